@@ -405,7 +405,9 @@ export function requireTarget(text: string, field: string): Target {
     [];
   const kind = KINDS[kindName];
   if (kind !== undefined && name !== "") return { kind, name };
-  throw new UsageError(`${field} ${quote(text)}: must be the name of a claim, or one of ${WHY_FORMS}`);
+  throw new UsageError(
+    `${field} ${quote(text)}: must be the name of a claim, or one of ${WHY_FORMS}`,
+  );
 }
 
 /** Returns the UUID of a logical volume if it is one (lvs(8), lv_uuid). */

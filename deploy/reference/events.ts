@@ -14,7 +14,11 @@ import { type EventDescription, EVENTS } from "../../k8s/api/event_reasons.ts";
 import { code, listItem } from "./markdown.ts";
 
 /** The conditions by kind. */
-const CONDITIONS = { LVMVolume: VOLUME_CONDITIONS, LVMSnapshot: SNAPSHOT_CONDITIONS, LVMNode: NODE_CONDITIONS };
+const CONDITIONS = {
+  LVMVolume: VOLUME_CONDITIONS,
+  LVMSnapshot: SNAPSHOT_CONDITIONS,
+  LVMNode: NODE_CONDITIONS,
+};
 
 /** Returns a list of events for each kind of object, without those that report a condition. */
 export function eventSections(): string {

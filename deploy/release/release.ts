@@ -81,7 +81,10 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
   for (const path of [parts, whole]) await Deno.mkdir(path, { recursive: true });
   try {
     await writePrograms(options, parts, whole);
-    const digests = { image: await writeImage(options, parts, whole), chart: await writeChart(options, parts, whole) };
+    const digests = {
+      image: await writeImage(options, parts, whole),
+      chart: await writeChart(options, parts, whole),
+    };
     await Deno.writeTextFile(join(whole, RELEASE_FILES.digests), JSON.stringify(digests, null, 2) + "\n");
     const files = await sumsOfFiles(whole);
     const sums = files.map(({ name, digest }) => `${digest.sha256}  ${name}\n`).join("");

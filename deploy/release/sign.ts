@@ -78,7 +78,11 @@ export async function addSignature(layout: OciLayout, digest: string, signer: Si
 }
 
 /** Adds a signed statement about an image or artifact to a layout of its own (cosign, specs/ATTESTATION_SPEC.md). */
-export async function addAttestation(layout: OciLayout, envelope: string, predicateType: string): Promise<Descriptor> {
+export async function addAttestation(
+  layout: OciLayout,
+  envelope: string,
+  predicateType: string,
+): Promise<Descriptor> {
   const layer = await layout.add(envelope, "application/vnd.dsse.envelope.v1+json");
   return await addStatement(layout, layer, { "dev.cosignproject.cosign/signature": "", predicateType });
 }

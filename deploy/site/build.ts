@@ -21,8 +21,19 @@ async function build(base: string): Promise<void> {
   await installVitePress();
   await removeDocuments();
   await copyDocuments();
-  await run("build the site", Deno.execPath(), vitePressArgs("build", "--base", base), { cwd: WORK });
-  for (const [path, html] of copiesFor(readSite().values().filter((text) => text !== undefined), base, repository())) {
+  await run(
+    "build the site",
+    Deno.execPath(),
+    vitePressArgs("build", "--base", base),
+    { cwd: WORK },
+  );
+  for (
+    const [path, html] of copiesFor(
+      readSite().values().filter((text) => text !== undefined),
+      base,
+      repository(),
+    )
+  ) {
     const file = join(OUTPUT, path);
     await Deno.mkdir(dirname(file), { recursive: true });
     await Deno.writeTextFile(file, html);
@@ -44,7 +55,10 @@ function readSite(folder = ""): Map<string, string | undefined> {
       ({ name, isDirectory }) => {
         const path = folder + name;
         if (isDirectory) return [...readSite(`${path}/`)];
-        return [[path, /\.(?:html|css)$/.test(name) ? Deno.readTextFileSync(join(OUTPUT, path)) : undefined]];
+        return [[
+          path,
+          /\.(?:html|css)$/.test(name) ? Deno.readTextFileSync(join(OUTPUT, path)) : undefined,
+        ]];
       },
     ),
   );

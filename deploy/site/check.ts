@@ -20,7 +20,10 @@ interface Page {
  * @param files the files by their paths from the site's root; undefined for those whose text does not matter
  * @param base the path of the site on its host, such as `/`
  */
-export function problemsOf(files: ReadonlyMap<string, string | undefined>, base: string): string[] {
+export function problemsOf(
+  files: ReadonlyMap<string, string | undefined>,
+  base: string,
+): string[] {
   const pages = new Map(
     [...files].flatMap(([path, text]) => path.endsWith(".html") ? [[path, parsePage(text!)] as const] : []),
   );
@@ -40,14 +43,21 @@ export function problemsOf(files: ReadonlyMap<string, string | undefined>, base:
       const file = fileAt(decodeURIComponent(pathname), base);
       if (file === undefined || !files.has(file)) {
         problems.push(`${path}: nothing is at ${target}`);
-      } else if (hash !== "" && !pages.get(file)?.ids.has(decodeURIComponent(hash.slice(1)))) {
+      } else if (
+        hash !== "" &&
+        !pages.get(file)?.ids.has(decodeURIComponent(hash.slice(1)))
+      ) {
         problems.push(`${path}: no heading is at ${target}`);
       }
     }
   }
   for (const [path, text] of files) {
     if (!path.endsWith(".css")) continue;
-    for (const [, url] of text!.matchAll(/(?:url\(|@import )["']?((?:https?:)?\/\/[^"')]+)/g)) {
+    for (
+      const [, url] of text!.matchAll(
+        /(?:url\(|@import )["']?((?:https?:)?\/\/[^"')]+)/g,
+      )
+    ) {
       problems.push(`${path} loads ${url}`);
     }
   }

@@ -56,7 +56,9 @@ const STYLE = `
 .vp-doc td:first-child code { white-space: nowrap; }
 `;
 
-const icon = encodeURIComponent(readFileSync(join(ROOT, "plugin/ui/page/icon.svg"), "utf8"));
+const icon = encodeURIComponent(
+  readFileSync(join(ROOT, "plugin/ui/page/icon.svg"), "utf8"),
+);
 
 export default {
   title: "denolith",
@@ -80,6 +82,10 @@ export default {
       { text: "Install", link: "/guides/install" },
       { text: "FAQ", link: "/faq" },
     ],
-    sidebar: sidebarOf(readFileSync(join(ROOT, "docs/README.md"), "utf8"), "docs/README.md", kindOf),
+    sidebar: sidebarOf(
+      readFileSync(join(ROOT, "docs/README.md"), "utf8"),
+      "docs/README.md",
+      kindOf,
+    ),
   },
 };

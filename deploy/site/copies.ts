@@ -22,7 +22,11 @@ export interface Repository {
  * @param pages the HTML of the pages
  * @param base the path of the site on its host, such as `/`
  */
-export function copiesFor(pages: Iterable<string>, base: string, repository: Repository): Map<string, string> {
+export function copiesFor(
+  pages: Iterable<string>,
+  base: string,
+  repository: Repository,
+): Map<string, string> {
   const linked = new Set<string>();
   for (const page of pages) {
     for (const path of linkedCopies(page, base)) linked.add(path);
@@ -59,7 +63,12 @@ function childrenOf(path: string, { namesIn }: Repository): string[] {
   return namesIn(path).map((name) => `${path}/${name}`);
 }
 
-function folderList(path: string, linked: ReadonlySet<string>, base: string, repository: Repository): string {
+function folderList(
+  path: string,
+  linked: ReadonlySet<string>,
+  base: string,
+  repository: Repository,
+): string {
   const items = childrenOf(path, repository).map((child) => {
     const kind = repository.kindOf(child)!;
     const name = child.slice(path.length + 1) + (kind === "folder" ? "/" : "");
@@ -90,5 +99,8 @@ ${body}
 }
 
 function escaped(text: string): string {
-  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll('"', "&quot;");
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(
+    '"',
+    "&quot;",
+  );
 }

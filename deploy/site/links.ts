@@ -23,7 +23,10 @@ export interface SiteLink {
 export function pageOf(path: string): string | undefined {
   if (/^(?!README)[A-Z]+\.md$/.test(path)) return path.toLowerCase();
   const inside = /^(?:docs\/(.+\.md)|deploy\/((?:examples|chart)\/.+\.md))$/.exec(path);
-  return (inside?.[1] ?? inside?.[2])?.replace(/(?<=^|\/)README\.md$/, "index.md");
+  return (inside?.[1] ?? inside?.[2])?.replace(
+    /(?<=^|\/)README\.md$/,
+    "index.md",
+  );
 }
 
 /** Returns whether a file is part of a page: its text or a picture. */

@@ -19,7 +19,11 @@ const server = new Deno.Command(Deno.execPath(), {
   cwd: WORK,
   stdin: "null",
 }).spawn();
-const watcher = Deno.watchFs([join(ROOT, "docs"), join(ROOT, "deploy/examples"), join(ROOT, "CHANGELOG.md")]);
+const watcher = Deno.watchFs([
+  join(ROOT, "docs"),
+  join(ROOT, "deploy/examples"),
+  join(ROOT, "CHANGELOG.md"),
+]);
 let timer: ReturnType<typeof setTimeout> | undefined;
 (async () => {
   for await (const _ of watcher) {

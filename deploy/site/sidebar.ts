@@ -27,7 +27,11 @@ export interface SidebarGroup {
  * @param path its path from the root of the repository
  * @throws {Error} when a link leads to nothing
  */
-export function sidebarOf(text: string, path: string, kindOf: KindOf): SidebarGroup[] {
+export function sidebarOf(
+  text: string,
+  path: string,
+  kindOf: KindOf,
+): SidebarGroup[] {
   const [, ...chapters] = text.split(/^## /m);
   return chapters.map((chapter, index) => {
     const links = [...chapter.matchAll(/(?<!!)\[([^\]]+)\]\(([^)\s]+)\)/g)];

@@ -96,7 +96,12 @@ function nearFullPools(groups: readonly VolumeGroup[], driver: string): Map<stri
 function poolsCondition(alerts: readonly PoolAlert[]): NewCondition {
   const type = POOLS_CONDITION;
   if (alerts.length === 0) {
-    return { type, status: "False", reason: "Ok", message: "no thin pool with volumes of the driver is nearly full" };
+    return {
+      type,
+      status: "False",
+      reason: "Ok",
+      message: "no thin pool with volumes of the driver is nearly full",
+    };
   }
   const reason = alerts.some((alert) => alert.reason === "ThinPoolFull") ? "ThinPoolFull" : "ThinPoolNearFull";
   return { type, status: "True", reason, message: alerts.map(({ message }) => message).join("; ").slice(0, 4_096) };

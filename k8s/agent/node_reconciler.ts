@@ -139,7 +139,11 @@ export class NodeReconciler {
         await sleep(this.#clock, refreshMs, signal, this.#requeued.signal);
       } catch (error) {
         log.warn("reporting the node failed", { failures: ++failures, error });
-        await sleep(this.#clock, backoffMs({ startMs: batchMs * 5, capMs: refreshMs }, failures, this.#clock), signal);
+        await sleep(
+          this.#clock,
+          backoffMs({ startMs: batchMs * 5, capMs: refreshMs }, failures, this.#clock),
+          signal,
+        );
       }
       await sleep(this.#clock, batchMs, signal);
     }

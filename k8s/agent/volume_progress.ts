@@ -44,7 +44,10 @@ function reportedVolume(object: LvmVolume): ReportedVolume {
 
 function parseProgress({ copied, total, lastError }: NonNullable<LvmVolumeStatus["copy"]>): CopyProgress {
   const bytes = quantityToBytes(total);
-  return { copied: quantityToBytes(copied) ?? 0n, ...defined({ total: bytes, lastError }) };
+  return {
+    copied: quantityToBytes(copied) ?? 0n,
+    ...defined({ total: bytes, lastError }),
+  };
 }
 
 function readLimits(object: LvmVolume): { readonly limits: IoLimits; readonly unreadable?: string } {

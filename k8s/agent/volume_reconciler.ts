@@ -287,7 +287,10 @@ export class VolumeReconciler {
     const { locks, heldVolumes, onChange } = this.#options;
     const from = parseVolumeId(object.spec.adoptsVolume!);
     if (from === undefined) {
-      throw new StorageError("InvalidArgument", `reading LVMVolume ${id}: spec.adoptsVolume is not a valid volume id`);
+      throw new StorageError(
+        "InvalidArgument",
+        `reading LVMVolume ${id}: spec.adoptsVolume is not a valid volume id`,
+      );
     }
     await locks.run(
       "creation",

@@ -68,7 +68,10 @@ export function groupRequestOf(object: LvmSnapshot): GroupSnapshotRequest | unde
   if (isMember && known.length === sources.length && new Set(known).size === known.length) {
     return { id, sources: known, cowSize };
   }
-  throw new StorageError("InvalidArgument", `reading LVMSnapshot ${name}: it does not belong to its groupSnapshot`);
+  throw new StorageError(
+    "InvalidArgument",
+    `reading LVMSnapshot ${name}: it does not belong to its groupSnapshot`,
+  );
 }
 
 /**

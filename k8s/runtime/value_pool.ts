@@ -23,7 +23,10 @@ export class ValuePool {
   }
 
   /** Returns the entries of a record whose names are in a list, or `undefined` when there are none. */
-  entries(record: Record<string, string> | undefined, names: readonly string[]): Record<string, string> | undefined {
+  entries(
+    record: Record<string, string> | undefined,
+    names: readonly string[],
+  ): Record<string, string> | undefined {
     if (record === undefined) return undefined;
     let key = "{";
     for (const name of names) if (record[name] !== undefined) key += `${name} ${delimited(record[name]!)}`;

@@ -257,7 +257,10 @@ function allocateFromPool(group: GroupSpaceDraft, thin: ThinSpec, bytes: bigint)
   pool.free = pool.free > bytes ? pool.free - bytes : 0n;
 }
 
-function groupSpaceDraft(group: NodeVolumeGroup, overcommit: bigint): GroupSpaceDraft {
+function groupSpaceDraft(
+  group: NodeVolumeGroup,
+  overcommit: bigint,
+): GroupSpaceDraft {
   const { name, free, spare, extentSize, missingPVCount, writeable, hostUse, refusal } = group;
   const { physicalVolumes = [], thinPools = [], sectorSize = "" } = group;
   return {

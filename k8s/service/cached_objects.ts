@@ -82,7 +82,9 @@ export class CachedObjects {
       ...(group.physicalVolumes && {
         physicalVolumes: group.physicalVolumes.map((pv) => without(pv, ["path", "size", "missing"])),
       }),
-      ...(group.volumes && { volumes: group.volumes.map(({ name, size }) => ({ name, size: this.#pool.text(size) })) }),
+      ...(group.volumes && {
+        volumes: group.volumes.map(({ name, size }) => ({ name, size: this.#pool.text(size) })),
+      }),
     });
     return kept(
       object,
@@ -139,7 +141,11 @@ export class CachedObjects {
         fsType: csi.fsType,
         controllerExpandSecretRef: csi.controllerExpandSecretRef,
       },
-      claimRef: claimRef && { namespace: this.#pool.text(claimRef.namespace), name: claimRef.name, uid: claimRef.uid },
+      claimRef: claimRef && {
+        namespace: this.#pool.text(claimRef.namespace),
+        name: claimRef.name,
+        uid: claimRef.uid,
+      },
       capacity: this.#pool.entries(spec.capacity, ["storage"]),
       accessModes: this.#pool.list(spec.accessModes),
       volumeMode,

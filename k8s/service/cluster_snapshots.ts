@@ -109,7 +109,10 @@ export class ClusterSnapshots implements SnapshotService {
     const object = await this.#objects.find(id);
     const snapshot = object === undefined || isDeleting(object) ? undefined : clusterSnapshotOf(object);
     if (object === undefined || snapshot === undefined || !this.#objects.isOurs(object)) {
-      throw new StorageError("NotFound", `looking for snapshot ${id}: no LVMSnapshot of that name was taken`);
+      throw new StorageError(
+        "NotFound",
+        `looking for snapshot ${id}: no LVMSnapshot of that name was taken`,
+      );
     }
     if (object.status?.state === "Lost") throw statusError(object);
     return snapshot;

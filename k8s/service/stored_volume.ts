@@ -58,7 +58,9 @@ export function volumeHealthOf({ metadata: { name: id }, spec, status }: LvmVolu
   const errorProblem = error && problemOf({ kind: error.code, message: error.message });
   const others = conditions.filter(({ type }) => [REDUNDANT_CONDITION, KEYS_CONDITION].includes(type));
   const reportedProblems = [...problemsOf(status), ...others]
-    .flatMap(({ reason, message }): Problem[] => isHealthReason(reason) ? [{ reason, message }] : []);
+    .flatMap(
+      ({ reason, message }): Problem[] => isHealthReason(reason) ? [{ reason, message }] : [],
+    );
   return {
     id,
     problems: [...(hasAgent ? [] : [nodeGone]), ...(errorProblem ? [errorProblem] : []), ...reportedProblems],

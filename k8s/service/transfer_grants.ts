@@ -78,7 +78,10 @@ function isFilled(object: LvmVolume, snapshot: LvmSnapshot): boolean {
  * Reports whether a snapshot is one of those from which a volume is filled one after the other, and is still needed: the one
  * that it should have, the one before until it has that, and one that was taken since.
  */
-function isOfRounds({ metadata: { name: volume }, spec: { copy }, status }: LvmVolume, snapshot: LvmSnapshot): boolean {
+function isOfRounds(
+  { metadata: { name: volume }, spec: { copy }, status }: LvmVolume,
+  snapshot: LvmSnapshot,
+): boolean {
   const { metadata: { name } } = snapshot;
   const isNext = transferredVolumeOf(snapshot) === volume && (transferRoundOf(snapshot) ?? 0) > copy!.round;
   return name === copy!.snapshot || (name === copy!.base && status?.copy?.snapshot !== copy!.snapshot) || isNext;

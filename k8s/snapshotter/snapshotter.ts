@@ -32,7 +32,9 @@ export class Snapshotter extends ContentController<VolumeSnapshotContent, Create
   }
 }
 
-function snapshotKind({ csi, driverName }: SnapshotterOptions): ContentKind<VolumeSnapshotContent, CreatedSnapshot> {
+function snapshotKind(
+  { csi, driverName }: SnapshotterOptions,
+): ContentKind<VolumeSnapshotContent, CreatedSnapshot> {
   return {
     name: "snapshotter",
     ownerKind: "VolumeSnapshot",

@@ -72,7 +72,9 @@ function signedPart({ name, publicKey, from, until }: {
   readonly until: number;
 }): Uint8Array<ArrayBuffer> {
   const commonName = new TextEncoder().encode(name.slice(0, MAX_COMMON_NAME_LENGTH));
-  const distinguishedName = sequence(der(TAG.set, sequence(der(TAG.oid, OID.commonName), der(TAG.utf8, commonName))));
+  const distinguishedName = sequence(
+    der(TAG.set, sequence(der(TAG.oid, OID.commonName), der(TAG.utf8, commonName))),
+  );
   const serial = crypto.getRandomValues(new Uint8Array(16));
   serial[0]! = serial[0]! & 0x7f | 0x40; // positive, and without zeros that DER would leave out
   const extensions = sequence(

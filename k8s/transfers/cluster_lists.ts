@@ -97,7 +97,11 @@ export class ClusterLists {
   }
 
   /** Yields the ranges of a list, by further connections where one breaks. */
-  async *#continued(node: string, request: ListRequest, first: ExtentList): AsyncGenerator<readonly Extent[], void> {
+  async *#continued(
+    node: string,
+    request: ListRequest,
+    first: ExtentList,
+  ): AsyncGenerator<readonly Extent[], void> {
     let [from, broken] = [request.from, 0];
     for (let current = first;;) {
       try {

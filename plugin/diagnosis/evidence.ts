@@ -29,7 +29,11 @@ export function lastEvent(events: readonly Event[], ...reasons: readonly string[
  *
  * @param ended the reasons of events that say that the work is over
  */
-export function lastFailure(events: readonly Event[], failed: string, ...ended: readonly string[]): Event | undefined {
+export function lastFailure(
+  events: readonly Event[],
+  failed: string,
+  ...ended: readonly string[]
+): Event | undefined {
   const last = lastEvent(events, failed, ...ended);
   return last?.reason === failed ? last : undefined;
 }

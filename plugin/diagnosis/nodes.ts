@@ -95,7 +95,10 @@ export function nodeViews(state: ClusterState): NodeView[] {
 }
 
 /** Returns the view of a node. @param about its Node, if there is one, and the Leases of its agent */
-function nodeView(lvmNode: LvmNode, { node, ...about }: AgentEvidence & { readonly node: Node | undefined }): NodeView {
+function nodeView(
+  lvmNode: LvmNode,
+  { node, ...about }: AgentEvidence & { readonly node: Node | undefined },
+): NodeView {
   const { name } = lvmNode.metadata;
   const seenMs = lastSignOfLife(lvmNode, about.agentLeases);
   return defined({

@@ -117,7 +117,10 @@ function factsOf(state: ClaimState): Facts {
     ],
     ["Move", moveFact(state)],
     ["Volume", volume && `${volume.metadata.name} (${stateOf(volume)})`],
-    ["Capacities", claim?.status?.phase === "Pending" ? listText(capacities, MAX_CAPACITIES, " nodes") : undefined],
+    [
+      "Capacities",
+      claim?.status?.phase === "Pending" ? listText(capacities, MAX_CAPACITIES, " nodes") : undefined,
+    ],
   ]);
 }
 

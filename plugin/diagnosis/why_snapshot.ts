@@ -219,7 +219,11 @@ function creationCauses<C extends Content>(
 }
 
 /** Returns which controller has not done what, where no event says it. */
-function waitingProblem<C extends Content>(kind: SnapshotKind<C>, state: SnapshotEvidence<C>, object: string): Problem {
+function waitingProblem<C extends Content>(
+  kind: SnapshotKind<C>,
+  state: SnapshotEvidence<C>,
+  object: string,
+): Problem {
   const { request, content, events, snapshotterLease, now } = state;
   const since = request?.metadata.creationTimestamp;
   const lastWords = lastEvent(events, ...new Set(events.map(({ reason = "" }) => reason)));
@@ -312,7 +316,10 @@ function leftContentProblem({ metadata: { name }, spec: { deletionPolicy } }: Vo
 }
 
 /** Returns why a content that was deleted is still there. */
-function deletionProblems(state: SnapshotEvidence<VolumeSnapshotContent>, content: VolumeSnapshotContent): Problem[] {
+function deletionProblems(
+  state: SnapshotEvidence<VolumeSnapshotContent>,
+  content: VolumeSnapshotContent,
+): Problem[] {
   const object = `volumesnapshotcontent/${content.metadata.name}`;
   const since = content.metadata.deletionTimestamp!;
   if (state.request !== undefined && state.request.metadata.deletionTimestamp === undefined) {

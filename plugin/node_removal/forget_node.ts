@@ -107,7 +107,12 @@ export async function forget(client: ApiClient, nodeObjects: NodeObjects, option
     const content = now.contents.get(object.metadata.name);
     if (content === undefined) await deleteObject(client, SNAPSHOTS, object);
     else if (await markLost(client, SNAPSHOTS, object, options) && content.spec.volumeSnapshotRef.uid !== undefined) {
-      options.events.record(snapshotOf(content), "Warning", "SnapshotLost", lostMessage(SNAPSHOTS, object, options));
+      options.events.record(
+        snapshotOf(content),
+        "Warning",
+        "SnapshotLost",
+        lostMessage(SNAPSHOTS, object, options),
+      );
     }
   }
   for (const object of now.volumes) {
