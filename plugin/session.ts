@@ -50,6 +50,7 @@ export const DEFAULT_NAMESPACE = "default";
 export class Session {
   readonly #options: SessionOptions;
   readonly #noted = new Set<string>();
+  #progress = "";
   /** The cluster and the namespace. */
   readonly subject: Subject;
 
@@ -102,6 +103,12 @@ export class Session {
   /** Prints a text for people. */
   say(text: string): void {
     this.#options.terminal.print(withoutControls(text));
+  }
+
+  /** Prints a line of progress for people, unless it is the one before. */
+  sayProgress(line: string): void {
+    if (line !== this.#progress && this.flags.output === undefined) this.say(line);
+    this.#progress = line;
   }
 
   /** Tells a person who waits what for. */

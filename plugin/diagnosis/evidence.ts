@@ -8,7 +8,7 @@ import { lastSignOfLife } from "../../k8s/api/agent_leases.ts";
 import type { LvmNode } from "../../k8s/api/lvm_objects.ts";
 import type { Event, Lease, Node, Pod } from "../../k8s/api/objects.ts";
 import { isNodeReady } from "../../k8s/api/pods.ts";
-import { type AgentEvidence, agentStateOf } from "./nodes.ts";
+import { type AgentEvidence, agentStateOf, silenceProblem } from "./nodes.ts";
 import { isUnread, type Problem, problem, type Severity } from "../problem.ts";
 import { adviceFor, reasonOf, SYMPTOM_CHAPTERS, type SymptomChapter, withoutReason } from "./symptoms.ts";
 import { defined } from "../../base/defined.ts";
@@ -199,17 +199,5 @@ export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unrea
   }
   if (agentStateOf(lvmNode, { agentLeases, now, unread }) !== "Silent") return [];
   const seenMs = lastSignOfLife(lvmNode, agentLeases)!;
-  const isDown = node !== undefined && !isNodeReady(node);
-  return [problem("error", isDown ? "NodeDown" : "AgentSilent", object, {
-    message: isDown
-      ? "the Node is not Ready, and its agent is silent"
-      : "its agent is silent: it gives no sign of life",
-    since: new Date(seenMs).toISOString(),
-    remedy: isDown
-      ? `Wait for the node. If it is gone for good: kubectl denolith forget-node ${nodeName}`
-      : "kubectl denolith doctor " + nodeName +
-        " shows whether LVM waits for a disk. If it gets no answer, read the log of the " +
-        "node's agent, and restart it.",
-    runbook: "nodes-and-controllers.md#node-does-not-come-back",
-  })];
+  return [silenceProblem(nodeName, node && isNodeReady(node), new Date(seenMs).toISOString())];
 }

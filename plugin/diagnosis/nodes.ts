@@ -203,7 +203,7 @@ const SEVERE_REASONS: readonly string[] = ["ThinPoolFull", "PhysicalVolumesMissi
 /** Returns the problems of the nodes. @param views what {@linkcode nodeViews} returns */
 export function nodeProblems(state: ClusterState, views: readonly NodeView[]): Problem[] {
   return [
-    ...views.flatMap((view) => agentProblems(view)),
+    ...views.flatMap(viewProblems),
     ...state.lvmNodes.flatMap((lvmNode) =>
       conditionsOf(lvmNode).filter(({ status }) => status === "True").map((condition) =>
         conditionProblem(
@@ -222,25 +222,33 @@ export function nodeProblems(state: ClusterState, views: readonly NodeView[]): P
   ];
 }
 
-function agentProblems({ name, ready, agent, seen }: NodeView): Problem[] {
-  if (agent === "Alive" || agent === "Unknown") return [];
+function viewProblems({ name, ready, agent, seen }: NodeView): Problem[] {
+  if (agent === "Silent") return [silenceProblem(name, ready, seen!)];
+  return agent !== "NotReported" ? [] : [problem("error", "AgentNotReported", `node/${name}`, {
+    message: "its agent has not reported yet",
+    remedy: silenceRemedy(name),
+    runbook: "nodes-and-controllers.md#reconcile-failing",
+  })];
+}
+
+/** Returns that the agent of a node is silent. @param ready whether the Node is Ready, if that is known */
+export function silenceProblem(name: string, ready: boolean | undefined, since: string): Problem {
   const isDown = ready === false;
-  return [{
-    severity: "error",
-    reason: agent === "NotReported" ? "AgentNotReported" : isDown ? "NodeDown" : "AgentSilent",
-    object: `node/${name}`,
-    message: agent === "NotReported"
-      ? "its agent has not reported yet"
-      : isDown
+  return problem("error", isDown ? "NodeDown" : "AgentSilent", `node/${name}`, {
+    message: isDown
       ? "the Node is not Ready, and its agent is silent"
       : "its agent is silent: it gives no sign of life",
-    ...defined({ since: seen }),
+    since,
     remedy: isDown
-      ? "Wait for the node. If it is gone for good: kubectl denolith forget-node " + name
-      : `kubectl denolith doctor ${name} shows whether LVM waits for a disk. If it gets no answer, read the log of the agent's ` +
-        "pod. Until the agent reports, its node gets no new volumes.",
-    runbook: isDown ? "nodes-and-controllers.md#node-does-not-come-back" : "nodes-and-controllers.md#reconcile-failing",
-  }];
+      ? `Wait for the node. If it is gone for good: kubectl denolith forget-node ${name}`
+      : silenceRemedy(name),
+    runbook: "nodes-and-controllers.md#node-does-not-come-back",
+  });
+}
+
+function silenceRemedy(name: string): string {
+  return `kubectl denolith doctor ${name} shows whether LVM waits for a disk. If it gets no answer, read the log of the agent's ` +
+    "pod, and restart it. Until the agent reports, its node gets no new volumes.";
 }
 
 /** @param disks the disks that rules name on the node */

@@ -11,7 +11,7 @@ import { compareText, conditionProblem } from "../problem.ts";
 import { heldProblems, snapshotViews, volumeProblems } from "./volumes.ts";
 import { explainClaim } from "./why.ts";
 import { boundProblems } from "./why_bound.ts";
-import { moveInProgress } from "./why_move.ts";
+import { moveInProgress } from "./why_handover.ts";
 import { terminatingProblems } from "./why_terminating.ts";
 
 const NOW = new Date("2026-05-01T12:00:00Z");

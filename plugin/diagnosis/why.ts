@@ -12,8 +12,7 @@ import { capacityTexts, type ClaimState, MAX_CAPACITIES, MAX_PODS, requestedByte
 import { agentStateOf } from "./nodes.ts";
 import { isUnread, listText, type Problem, problem } from "../problem.ts";
 import { boundProblems } from "./why_bound.ts";
-import { importInProgress, lostProblems } from "./why_lost.ts";
-import { failedMove, moveFact, moveInProgress } from "./why_move.ts";
+import { failedMove, importInProgress, lostProblems, moveFact, moveInProgress } from "./why_handover.ts";
 import { NO_PROVISIONER, pendingProblems } from "./why_pending.ts";
 import { terminatingProblems } from "./why_terminating.ts";
 import { stateOf } from "./volumes.ts";

@@ -33,8 +33,7 @@ import {
 } from "../../k8s/handover/imports.ts";
 import { planImport } from "./plan.ts";
 import { placeOf } from "./place.ts";
-import { originOf } from "./preview.ts";
-import type { ImportOptions, ImportSources } from "./sources.ts";
+import { type ImportOptions, type ImportSources, originOf } from "./sources.ts";
 
 /** A volume of somebody else. */
 export interface ForeignVolume {

@@ -15,7 +15,7 @@ import { SETTINGS } from "../../lvm/settings/settings.ts";
 import { defined } from "../../base/defined.ts";
 import type { NewObject } from "../../k8s/client/client.ts";
 import type { LvmVolumeSpec } from "../../k8s/api/lvm_objects.ts";
-import type { KubeObject, PersistentVolume } from "../../k8s/api/objects.ts";
+import type { KubeObject, Lease, PersistentVolume } from "../../k8s/api/objects.ts";
 import { accessModeOf } from "../../k8s/sidecars/csi_client.ts";
 import { ClaimError } from "../../k8s/sidecars/class_parameters.ts";
 import { conflictOf } from "../../k8s/handover/import_checks.ts";
@@ -23,8 +23,8 @@ import { type ClassMapping, type LostParameter, mapClass } from "./class_mapping
 import { isFinished } from "../../k8s/handover/handover.ts";
 import { type LvmImport, type LvmImportSpec, type OriginDescription, ORIGINS } from "../../k8s/handover/imports.ts";
 import { type Place, placeOf } from "./place.ts";
-import { provisionerRefusal } from "./provisioner.ts";
 import type { ImportOptions, ImportSources } from "./sources.ts";
+import { sidecarLeaseName } from "../../k8s/runtime/leader.ts";
 
 /** What an import would do. */
 export interface ImportPlan {
@@ -232,4 +232,34 @@ function lostOf({ spec }: PersistentVolume): LostParameter[] {
     const { namespace, name: secret } = reference as { namespace?: string; name?: string };
     return { name, value: `${namespace}/${secret}`, why: "the driver reads no secrets for it" };
   });
+}
+
+/** How long after its last renewal a Lease is taken for that of a program that runs, as a multiple of its duration. */
+const SILENCE_FACTOR = 2;
+
+/** The duration of a Lease that has none, in seconds: that of the official provisioner. */
+const DEFAULT_DURATION_S = 15;
+
+/** Returns why the provisioner of the other driver is not known to be stopped; `undefined` when it is, or there is none. */
+export function provisionerRefusal(
+  { origin, leases }: Pick<ImportSources, "origin" | "leases">,
+  { now, isProvisionerStopped }: Pick<ImportOptions, "now" | "isProvisionerStopped">,
+): string | undefined {
+  const { driver, title }: OriginDescription = ORIGINS[origin];
+  if (driver === undefined) return undefined;
+  const name = sidecarLeaseName("csi-provisioner", driver);
+  const own = leases.filter(({ metadata }) => metadata.name === name);
+  const alive = own.find((lease) => (lease.spec?.holderIdentity ?? "") !== "" && isRenewed(lease, now));
+  if (alive !== undefined) {
+    return `the provisioner of ${title} runs: ${alive.spec?.holderIdentity} renews Lease ${alive.metadata.namespace}/${name}; ` +
+      "scale it to zero";
+  }
+  if (own.length > 0 || isProvisionerStopped) return undefined;
+  return `no Lease says whether the provisioner of ${title} is stopped; scale it to zero, and add --provisioner-stopped`;
+}
+
+function isRenewed({ spec }: Lease, now: number): boolean {
+  const { renewTime, leaseDurationSeconds = DEFAULT_DURATION_S } = spec ?? {};
+  const age = now - Date.parse(String(renewTime ?? ""));
+  return !Number.isNaN(age) && age < SILENCE_FACTOR * leaseDurationSeconds * 1_000;
 }

@@ -9,8 +9,7 @@ import type {
   StorageClass,
 } from "../../k8s/api/objects.ts";
 import type { LvmImport, OpenEbsVolume, Origin } from "../../k8s/handover/imports.ts";
-import { planImport } from "./plan.ts";
-import { provisionerRefusal } from "./provisioner.ts";
+import { planImport, provisionerRefusal } from "./plan.ts";
 import type { ImportOptions, ImportSources } from "./sources.ts";
 
 const KEY = "topology.lvm.denolith.dev/node";

@@ -24,15 +24,10 @@ import {
 import { claimNamesOf, hasEnded, isNodeReady, podOfClaim, toleratesTaints } from "../../k8s/api/pods.ts";
 import { actualSize, lvmVolumeFor } from "../../k8s/api/volume_mapping.ts";
 import { classNameOf } from "../../k8s/provisioner/claim.ts";
-import {
-  blockingSnapshots,
-  copyRequestOf,
-  objectsRefusal,
-  surroundingsRefusal,
-} from "../../k8s/handover/move_checks.ts";
+import { copyRequestOf, objectsRefusal, surroundingsRefusal } from "../../k8s/handover/move_checks.ts";
 import { isFinished } from "../../k8s/handover/handover.ts";
 import { type LvmMove, lvmMoves, type MoveObjects } from "../../k8s/handover/moves.ts";
-import { type NodesState, type PreviewOptions, readNodes, surroundingsOf } from "./preview.ts";
+import { type NodesState, plannedObjects, type PreviewOptions, readNodes, surroundingsOf } from "./preview.ts";
 
 /** What decides where the volumes of a node can go. */
 export interface DrainState extends NodesState {
@@ -255,22 +250,17 @@ function objectsOf(
   { topologyKey }: PreviewOptions,
 ): MoveObjects {
   const { persistentVolume, ...claim } = bound;
-  const move: LvmMove = {
-    metadata: { name: volume.metadata.name },
-    spec: {
-      driverName: state.driver,
-      persistentVolume: persistentVolume.metadata.name,
-      claim,
-      sourceNode: volume.spec.nodeName,
-      targetNode,
-    },
+  const spec = {
+    driverName: state.driver,
+    persistentVolume: persistentVolume.metadata.name,
+    claim,
+    sourceNode: volume.spec.nodeName,
+    targetNode,
   };
   const isClaim = ({ metadata }: PersistentVolumeClaim) =>
     metadata.namespace === claim.namespace && metadata.name === claim.name;
-  return {
-    ...{ self: move, volume, copy: undefined, persistentVolume, claim: state.claims.find(isClaim), topologyKey },
-    ...{ snapshots: blockingSnapshots(move, volume, state.snapshots), temporary: [], hasSpaceForSnapshot: false },
-  };
+  const { snapshots, claims } = state;
+  return plannedObjects(spec, volume, { persistentVolume, claim: claims.find(isClaim), snapshots, topologyKey });
 }
 
 function runningRefusal({ metadata: { name } }: LvmVolume, { moves }: DrainState): string | undefined {

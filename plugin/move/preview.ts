@@ -8,7 +8,14 @@ import { formatBytes } from "../../base/size.ts";
 import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
 import { type ApiClient, type NewObject, orAbsent } from "../../k8s/client/client.ts";
-import { type LvmNode, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import {
+  type LvmNode,
+  lvmNodes,
+  type LvmSnapshot,
+  lvmSnapshots,
+  type LvmVolume,
+  lvmVolumes,
+} from "../../k8s/api/lvm_objects.ts";
 import {
   type CsiNode,
   type Node,
@@ -174,30 +181,29 @@ async function readObjects(
   }
   const volume = await orAbsent(client.get(lvmVolumes, { name: csi.volumeHandle }));
   if (volume === undefined) throw new StorageError("NotFound", `${what}: there is no LVMVolume ${csi.volumeHandle}`);
-  const move: LvmMove = {
-    metadata: { name: volume.metadata.name },
-    spec: {
-      driverName: driver,
-      persistentVolume: name!,
-      claim: { namespace, name: claimName, uid: claim.metadata.uid! },
-      sourceNode: volume.spec.nodeName,
-      targetNode,
-      ...(offline && { offline }),
-    },
+  const spec = {
+    driverName: driver,
+    persistentVolume: name!,
+    claim: { namespace, name: claimName, uid: claim.metadata.uid! },
+    sourceNode: volume.spec.nodeName,
+    targetNode,
+    ...(offline && { offline }),
   };
-  const { items } = await client.list(lvmSnapshots);
-  const snapshots = blockingSnapshots(move, volume, items);
-  const objects = {
-    self: move,
-    volume,
-    copy: undefined,
-    persistentVolume,
-    claim,
-    snapshots,
-    temporary: [],
-    topologyKey,
-  };
-  return { claim, volume, objects: { ...objects, hasSpaceForSnapshot: false } };
+  const { items: snapshots } = await client.list(lvmSnapshots);
+  return { claim, volume, objects: plannedObjects(spec, volume, { persistentVolume, claim, snapshots, topologyKey }) };
+}
+
+/** Returns the objects of a move that nobody has asked for. */
+export function plannedObjects(
+  spec: LvmMove["spec"],
+  volume: LvmVolume,
+  { snapshots, ...objects }: Pick<MoveObjects, "persistentVolume" | "claim" | "topologyKey"> & {
+    readonly snapshots: readonly LvmSnapshot[];
+  },
+): MoveObjects {
+  const self = { metadata: { name: volume.metadata.name }, spec };
+  const blocking = blockingSnapshots(self, volume, snapshots);
+  return { ...objects, self, volume, copy: undefined, snapshots: blocking, temporary: [], hasSpaceForSnapshot: false };
 }
 
 async function readSurroundings(

@@ -14,7 +14,7 @@ import { isFinished } from "../../k8s/handover/handover.ts";
 import { type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { EXIT } from "../../cli/command_line.ts";
-import { askForMove, follow, type NewMove } from "./move_follow.ts";
+import { askForMove, followObject, type NewMove } from "./move_follow.ts";
 import type { Answer } from "../output.ts";
 import type { Session } from "../session.ts";
 
@@ -108,11 +108,8 @@ async function adoptOne(session: Session, one: AdoptedVolume, move: NewMove): Pr
     const existing = await orAbsent(session.client.get(lvmMoves, { name: one.volume }));
     const asked = existing?.spec.adopt && !isFinished(existing) ? existing : await askForMove(session, move);
     const isEnd = (now: LvmMove | undefined) => now?.metadata.uid !== asked.metadata.uid || isFinished(now!);
-    const { status } = await follow(
-      session,
-      one.volume,
-      (now) => Promise.resolve(isEnd(now) ? now ?? asked : undefined),
-    );
+    const onMove = (now?: LvmMove) => Promise.resolve(isEnd(now) ? now ?? asked : undefined);
+    const { status } = await followObject(session, lvmMoves, one.volume, onMove);
     return { ...one, state: status?.state ?? "Pending", ...(status?.error && { refusal: status.error.message }) };
   } catch (error) {
     const isOfOne = error instanceof StorageError || error instanceof ApiError;

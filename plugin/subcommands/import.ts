@@ -15,13 +15,12 @@ import { isFinished } from "../../k8s/handover/handover.ts";
 import { type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
 import { overviewText, readOverview } from "../import/overview.ts";
 import { type ImportPlan, planImport } from "../import/plan.ts";
-import { readSources } from "../import/preview.ts";
-import type { ImportOptions } from "../import/sources.ts";
+import { type ImportOptions, readSources } from "../import/sources.ts";
 import { importPlanText, importProgressText } from "../import/text.ts";
 import { FS_TYPE } from "../../k8s/sidecars/class_parameters.ts";
 import { podsUsing } from "../move/preview.ts";
 import { EXIT } from "../../cli/command_line.ts";
-import { evict, followObject, namesOf } from "./move_follow.ts";
+import { evict, followObject, namesOf, removeFinished } from "./move_follow.ts";
 import type { Answer } from "../output.ts";
 import type { Session } from "../session.ts";
 
@@ -52,7 +51,7 @@ export async function importClaim(session: Session): Promise<number> {
     return object === undefined ? EXIT.failure : EXIT.success;
   }
   if (flags.output === undefined) session.print(answer);
-  if (sources.existing !== undefined) await removeFinished(session, sources.existing);
+  if (sources.existing !== undefined) await removeFinished(session, lvmImports, sources.existing);
   const { spec } = object;
   const created = await client.create(lvmImports, {
     ...object,
@@ -79,11 +78,6 @@ async function findImport(
   return own.find((one) => !isFinished(one)) ?? own[0];
 }
 
-async function removeFinished(session: Session, { metadata: { name, uid } }: LvmImport): Promise<void> {
-  await orAbsentOrChanged(session.client.delete(lvmImports, { name }, { uid }));
-  await followObject(session, lvmImports, name, (now) => Promise.resolve(now?.metadata.uid === uid ? undefined : true));
-}
-
 /** Follows an import until it is imported, or until it is complete where that is asked for. */
 async function followImport(session: Session, existing: LvmImport): Promise<number> {
   const { name, uid } = existing.metadata;
@@ -94,16 +88,13 @@ async function followImport(session: Session, existing: LvmImport): Promise<numb
     else session.print(importAnswer((await orAbsent(session.client.get(lvmImports, { name })))!));
     return EXIT.success;
   }
-  let shown = "";
   const ended = await followObject(session, lvmImports, name, async (now) => {
     if (now?.metadata.uid !== uid) {
       // one that could not be undone goes when it is finished
       if (await isVolumeOf(session, existing)) return { ...existing, status: { state: "Complete" as const } };
       throw new StorageError("FailedPrecondition", "import: it was undone, because its LVMImport was deleted");
     }
-    const line = importProgressText(now!);
-    if (line !== shown && isForPeople) session.say(line);
-    shown = line;
+    session.sayProgress(importProgressText(now!));
     if (flags.evict !== undefined) await evict(session, () => usersOf(session, now!));
     const state = now!.status?.state;
     return isFinished(now!) || (state === "Imported" && !now!.spec.finish) ? now : undefined;
@@ -128,13 +119,10 @@ async function cancelImport(session: Session, existing: LvmImport | undefined): 
   }
   const { name, uid } = existing.metadata;
   await orAbsentOrChanged(client.delete(lvmImports, { name }, { uid }));
-  let shown = "";
   const { isTooLate } = await followObject(session, lvmImports, name, async (now) => {
     const isGone = now?.metadata.uid !== uid;
     if (isGone || now?.status?.finishing) return { isTooLate: !isGone };
-    const line = importProgressText(now!);
-    if (line !== shown && flags.output === undefined) session.say(line);
-    shown = line;
+    session.sayProgress(importProgressText(now!));
     if (flags.evict !== undefined) await evict(session, () => usersOf(session, now!));
     return undefined;
   });

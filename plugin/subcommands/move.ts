@@ -15,7 +15,7 @@ import { type MovePlan, movePlanText, previewMove } from "../move/preview.ts";
 import { downtimeSeconds, outcomeText } from "../../k8s/handover/move_status.ts";
 import type { Pod } from "../../k8s/api/objects.ts";
 import { EXIT } from "../../cli/command_line.ts";
-import { askForMove, follow, followToEnd } from "./move_follow.ts";
+import { askForMove, followObject, followToEnd } from "./move_follow.ts";
 import type { Answer } from "../output.ts";
 import type { Session } from "../session.ts";
 
@@ -56,7 +56,7 @@ async function cancelMove(session: Session, claimName: string): Promise<number> 
   const { name, uid } = move.metadata;
   if (isFinished(move)) throw new StorageError("FailedPrecondition", `move: it is ${move.status?.state} already`);
   await orAbsentOrChanged(client.delete(lvmMoves, { name }, { uid }));
-  const { isTooLate } = await follow(session, name, (now) => {
+  const { isTooLate } = await followObject(session, lvmMoves, name, (now) => {
     const isGone = now?.metadata.uid !== uid;
     return Promise.resolve(isGone || now?.status?.removing ? { isTooLate: !isGone } : undefined);
   });

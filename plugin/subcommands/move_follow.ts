@@ -37,23 +37,19 @@ export async function askForMove(session: Session, move: NewMove): Promise<LvmMo
   const { name } = move.metadata;
   const existing = await orAbsent(client.get(lvmMoves, { name }));
   if (existing !== undefined && isFinished(existing)) {
-    await orAbsentOrChanged(client.delete(lvmMoves, { name }, { uid: existing.metadata.uid }));
-    await follow(
-      session,
-      name,
-      (now) => Promise.resolve(now?.metadata.uid === existing.metadata.uid ? undefined : true),
-    );
+    await removeFinished(session, lvmMoves, existing);
   }
   return await client.create(lvmMoves, move);
 }
 
-/** Reads an LVMMove whenever it changes, as {@linkcode followObject} does. */
-export function follow<T>(
+/** Deletes an object that is finished, and waits until it is gone. */
+export async function removeFinished<O extends KubeObject>(
   session: Session,
-  name: string,
-  onMove: (move: LvmMove | undefined) => Promise<T | undefined>,
-): Promise<T> {
-  return followObject(session, lvmMoves, name, onMove);
+  resource: Resource<O>,
+  { metadata: { name, uid } }: O,
+): Promise<void> {
+  await orAbsentOrChanged(session.client.delete(resource, { name }, { uid }));
+  await followObject(session, resource, name, (now) => Promise.resolve(now?.metadata.uid === uid ? undefined : true));
 }
 
 /**
@@ -97,14 +93,11 @@ export async function followToEnd(
   { metadata: { name, uid } }: LvmMove,
 ): Promise<MoveOutcome> {
   const isEvicting = session.flags.evict !== undefined;
-  let shown = "";
-  const move = await follow(session, name, async (now) => {
+  const move = await followObject(session, lvmMoves, name, async (now) => {
     if (now?.metadata.uid !== uid) {
       throw new StorageError("FailedPrecondition", "move: it was undone, because its LVMMove was deleted");
     }
-    const line = moveProgressText(now!);
-    if (line !== shown && session.flags.output === undefined) session.say(line);
-    shown = line;
+    session.sayProgress(moveProgressText(now!));
     if (isEvicting && now!.status?.state === "Holding") await evict(session, () => usersOn(session, plan));
     return isFinished(now!) ? now : undefined;
   });

@@ -7,8 +7,7 @@
 import { messageOf } from "../../base/error.ts";
 import { ClusterChanges, clusterPage } from "../ui/cluster_page.ts";
 import { type Follow, servePage } from "../ui/server.ts";
-import { type VolumeMessage, volumePage } from "../ui/volume_page.ts";
-import { summaryPath, usageInSummary, type VolumeUsage } from "../ui/volume_usage.ts";
+import { summaryPath, usageInSummary, type VolumeMessage, volumePage, type VolumeUsage } from "../ui/volume_page.ts";
 import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { events, persistentVolumeClaims, pods } from "../../k8s/api/objects.ts";
 import { ApiError } from "../../k8s/client/client.ts";

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { formatBytes as serverBytes } from "../../base/size.ts";
 import { formatAge as serverAge } from "../subcommands/tables.ts";
-import { usageInSummary } from "./volume_usage.ts";
+import { usageInSummary } from "./volume_page.ts";
 import { formatAge, formatBytes } from "./page/format.js";
 
 Deno.test("the page formats sizes and ages as the plugin prints them", () => {

@@ -69,7 +69,7 @@ const MAX_FILES: Readonly<Record<string, number>> = {
   "k8s/agent": 15,
   "k8s/api": 15,
   "k8s/handover": 18,
-  "plugin/diagnosis": 16,
+  "plugin/diagnosis": 15,
 };
 
 /** Yields the files of the product, without tests and generated files. */

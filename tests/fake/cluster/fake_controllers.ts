@@ -27,8 +27,7 @@ import { startBinder } from "./volume_binder.ts";
 import { Importer } from "../../../k8s/handover/importer.ts";
 import { lvmImports } from "../../../k8s/handover/imports.ts";
 import { planImport } from "../../../plugin/import/plan.ts";
-import { readSources } from "../../../plugin/import/preview.ts";
-import type { ImportOptions } from "../../../plugin/import/sources.ts";
+import { type ImportOptions, readSources } from "../../../plugin/import/sources.ts";
 import { TOPOLOGY_KEY } from "./control_plane.ts";
 
 /** The namespace and the name of the claim. */
