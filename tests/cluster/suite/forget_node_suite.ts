@@ -5,7 +5,7 @@
  */
 
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { isForgotten, LVM_GROUP } from "../../../k8s/api/lvm_objects.ts";
+import { isForgotten, LVM_GROUP, lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
 import { PROVISIONED_BY_ANNOTATION, VOLUME_FINALIZER } from "../../../k8s/provisioner/persistent_volume.ts";
 import { lvmVolumeFor } from "../../../k8s/api/volume_mapping.ts";
 import { volumeIdOf } from "../../../base/ids.ts";
@@ -30,7 +30,7 @@ async function createVolume(
 ): Promise<string> {
   const requestName = `${nodeName}-${name}`;
   const id = volumeIdOf(requestName);
-  await ns.apply(lvmVolumeFor(namedRequest(requestName, 16n << 20n), { driver: DRIVER, nodeName }));
+  await ns.applyAs(lvmVolumes, lvmVolumeFor(namedRequest(requestName, 16n << 20n), { driver: DRIVER, nodeName }));
   const made = { state: "Ready", observedGeneration: 1, volumeGroup: "data", lvUUID: `uuid-${name}`, size: "16Mi" };
   await setStatus(ns, `lvmvolume/${id}`, made);
   if (policy === undefined) return id;

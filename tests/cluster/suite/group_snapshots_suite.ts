@@ -5,6 +5,7 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { lvmVolumes } from "../../../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor } from "../../../k8s/api/volume_mapping.ts";
 import { volumeIdOf } from "../../../base/ids.ts";
 import { namedRequest } from "../../fake/request.ts";
@@ -103,7 +104,10 @@ Deno.test("a group snapshot of thick, thin and block volumes in use has no later
 async function createClaimElsewhere(ns: TestNamespace, name: string): Promise<void> {
   const requestName = `${ns.namespace}-${name}`;
   const id = volumeIdOf(requestName);
-  await ns.apply(lvmVolumeFor(namedRequest(requestName, 16n << 20n), { driver: DRIVER, nodeName: "elsewhere" }));
+  await ns.applyAs(
+    lvmVolumes,
+    lvmVolumeFor(namedRequest(requestName, 16n << 20n), { driver: DRIVER, nodeName: "elsewhere" }),
+  );
   const status = { state: "Ready", observedGeneration: 1, volumeGroup: "data", lvUUID: "elsewhere", size: "16Mi" };
   const patch = JSON.stringify({ status });
   await ns.kubectl("patch", `lvmvolume/${id}`, "--subresource=status", "--type=merge", "--patch", patch);

@@ -6,7 +6,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import type { Pod } from "../../../k8s/api/objects.ts";
-import { REMOVE_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
+import { lvmSnapshots, REMOVE_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
 import { lvmSnapshotFor } from "../../../k8s/api/snapshot_mapping.ts";
 import { parseVolumeId, snapshotIdOf } from "../../../base/ids.ts";
 import { PANEL_QUERIES, RULES, RULES_TEXT, selectorsOf, withoutVariables } from "../../monitoring/chart_files.ts";
@@ -118,7 +118,7 @@ Deno.test("Prometheus scrapes the pods: the queries of the dashboard return data
   const source = (await ns.volumeOf("data")).spec!.csi!.volumeHandle;
   const name = `${ns.namespace}-cut`;
   const request = { id: snapshotIdOf(name), name, source: parseVolumeId(source)!, cowSize: { bytes: 4n << 20n } };
-  await ns.apply(lvmSnapshotFor(request, { driver: DRIVER, nodeName: ns.node.name }));
+  await ns.applyAs(lvmSnapshots, lvmSnapshotFor(request, { driver: DRIVER, nodeName: ns.node.name }));
   await ns.waitFor("LVMSnapshot", request.id, (snapshot) => snapshot?.status?.state === "Ready", "is taken");
 
   {

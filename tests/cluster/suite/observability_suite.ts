@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { REMOVE_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
+import { lvmSnapshots, REMOVE_ANNOTATION } from "../../../k8s/api/lvm_objects.ts";
 import type { Pod } from "../../../k8s/api/objects.ts";
 import { lvmSnapshotFor } from "../../../k8s/api/snapshot_mapping.ts";
 import { parseVolumeId, snapshotIdOf } from "../../../base/ids.ts";
@@ -67,7 +67,7 @@ Deno.test("kubectl shows a snapshot in words, and when it overflowed; it keeps i
     nodeName: ns.node.name,
   });
   const metadata = { ...object.metadata, annotations: { [REMOVE_ANNOTATION]: "true" } };
-  await ns.apply({ ...object, metadata });
+  await ns.applyAs(lvmSnapshots, { ...object, metadata });
   await ns.waitFor("LVMSnapshot", id, (snapshot) => snapshot?.status?.state === "Ready", "is taken");
   const { NODE, SOURCE, GROUP, SIZE, STATE, "USED%": used, COW, LV, REASON } = parseTable(
     await ns.kubectl("get", "lvmsnapshot", id, "--output=wide"),

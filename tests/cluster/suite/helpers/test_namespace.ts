@@ -5,7 +5,14 @@
  */
 
 import { parseAll } from "@std/yaml";
-import type { KubeObject, PersistentVolume, PersistentVolumeClaim, Pod } from "../../../../k8s/api/objects.ts";
+import {
+  apiVersionOf,
+  type KubeObject,
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  type Pod,
+  type Resource,
+} from "../../../../k8s/api/objects.ts";
 import { volumeIdOf } from "../../../../base/ids.ts";
 import { Cluster } from "../../../rig/cluster.ts";
 import type { Node } from "../../../rig/node.ts";
@@ -83,6 +90,11 @@ export class TestNamespace extends ObjectWatcher implements AsyncDisposable {
     }
     const args = ["--namespace", this.namespace, "apply", "--filename", "-"];
     await this.cluster.controlPlane.kubectl(args, { stdin: text });
+  }
+
+  /** Applies an object of a kind, which it does not name. */
+  applyAs(resource: Resource, object: KubeObject): Promise<void> {
+    return this.apply({ ...object, apiVersion: apiVersionOf(resource), kind: resource.kind });
   }
 
   /** Makes a StorageClass of the driver; answers its full name. */
