@@ -29,11 +29,8 @@ export class CloningProtection {
   /** Runs until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
     const { claims } = this.#options;
-    const controller = sidecarController(
-      "cloning",
-      { ...this.#options, waitsForNodes: false },
-      (key, reconcileSignal) => this.#reconcile(key, reconcileSignal),
-    );
+    const options = { ...this.#options, waitsForNodes: false };
+    const controller = sidecarController("cloning", options, (key, stopSignal) => this.#reconcile(key, stopSignal));
     controller.watch(claims, (claim) => {
       const { kind, ...source } = dataSourceOf(claim);
       // the source of a claim that is bound or deleted is no longer protected

@@ -150,17 +150,21 @@ Deno.test("Controller: reconciles what changes while a full cache is enqueued, a
     log.push(`${key} ${before === undefined ? "is new" : now === undefined ? "is gone" : "changed"}`);
   });
   controller.subscribe(informer, (key) => log.push(`${key} from now on`), { replay: false });
-  const running = controller.run(stop.signal);
+  const end = new AbortController();
+  const running = controller.run(end.signal);
   await flushPromises();
   assertEquals(log, ["a is new", "b is new"]);
   await http.patch(things, { name: "a" }, { merge: { spec: { nodeName: "n2" } } });
   await informer.waitFor("a", (now) => now?.spec?.nodeName === "n2");
   assertEquals(log.slice(2), ["a changed", "a from now on"]);
-  stop.abort();
-  await Promise.all([running, watching]);
+  end.abort();
+  await running;
   const { length } = log;
-  informer.resync();
+  await http.patch(things, { name: "a" }, { merge: { spec: { nodeName: "n3" } } });
+  await informer.waitFor("a", (now) => now?.spec?.nodeName === "n3");
   assertEquals(log.length, length, "it is subscribed no more");
+  stop.abort();
+  await watching;
 });
 
 Deno.test("Controller: reconciles what an informer had before it subscribed, also from an incomplete list", async () => {

@@ -145,11 +145,6 @@ export class Informer<T extends KubeObject> {
     }
   }
 
-  /** Calls all listeners for every object again, as a change from itself to itself. */
-  resync(): void {
-    for (const [key, object] of this.#objects) this.#notifyAll(key, object, object);
-  }
-
   /**
    * Waits until a predicate holds for the object of a key. The predicate is first called when the first list is
    * complete.
