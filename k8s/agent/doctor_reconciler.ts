@@ -15,26 +15,18 @@ import type { Diagnosis } from "../../lvm/doctor/doctor.ts";
 import { truncate } from "../../base/error.ts";
 import { BackgroundWorker } from "../../base/worker.ts";
 import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../api/lvm_objects.ts";
-import { type ApiClient, ApiError, type MergePatch, orAbsent } from "../client/client.ts";
+import { ApiError, type MergePatch, type NodeClient, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { TokenBucket } from "../runtime/token_bucket.ts";
 
 /** Options of {@linkcode DoctorReconciler}. */
-export interface DoctorReconcilerOptions {
-  /** The API server. */
-  readonly client: ApiClient;
-  /** The driver's name. */
-  readonly driver: string;
-  /** The node's name. */
-  readonly nodeName: string;
+export interface DoctorReconcilerOptions extends NodeClient {
   /** The LVMNode of this node. */
   readonly objects: Pick<Informer<LvmNode>, "get" | "subscribe">;
   /** Checks the machine. */
   readonly examine: () => Promise<Diagnosis>;
   /** Aborted when the process is asked to end. */
   readonly end: AbortSignal;
-  /** Time. */
-  readonly clock?: Clock | undefined;
 }
 
 /** The time after which an answer that nobody removed is removed, in milliseconds. */

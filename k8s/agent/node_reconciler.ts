@@ -27,7 +27,7 @@ import {
 } from "../../lvm/pools/pool.ts";
 import { agentLeaseName } from "../api/agent_leases.ts";
 import { conditionsOf, type NewCondition, withConditions } from "../api/conditions.ts";
-import { type ApiClient, ApiError, isAlreadyExists, type MergePatch, orAbsent } from "../client/client.ts";
+import { ApiError, isAlreadyExists, type MergePatch, type NodeClient, orAbsent } from "../client/client.ts";
 import { backoffMs, type Clock, sleep, systemClock, timestamp } from "../../base/clock.ts";
 import {
   type LvmNode,
@@ -41,15 +41,9 @@ import { isAtLeastVersion, leases, nodes } from "../api/objects.ts";
 import type { Informer } from "../runtime/informer.ts";
 
 /** Options of {@linkcode NodeReconciler}. */
-export interface NodeReconcilerOptions {
-  /** The API server. */
-  readonly client: ApiClient;
+export interface NodeReconcilerOptions extends NodeClient {
   /** The runner of commands. */
   readonly exec: Exec;
-  /** The driver's name. */
-  readonly driver: string;
-  /** The node's name. */
-  readonly nodeName: string;
   /** The groups that the driver may use. */
   readonly groups: GroupMatcher;
   /** The overcommit of thin pools without one of their own, in percent of their sizes; 100 by default. */
@@ -79,8 +73,6 @@ export interface NodeReconcilerOptions {
   readonly refreshMs?: number;
   /** The time during which changes are gathered before they are written, in milliseconds. */
   readonly batchMs?: number;
-  /** Time. */
-  readonly clock?: Clock | undefined;
 }
 
 /** The maximum interval between two reports, in milliseconds. */

@@ -20,7 +20,6 @@ import { type Locks, snapshotLock, volumeLock } from "../../base/locks.ts";
 import type { VolumeGroup } from "../../lvm/model/report.ts";
 import type { Snapshots } from "../../lvm/snapshots/snapshots.ts";
 import type { Volumes } from "../../lvm/volumes/volumes.ts";
-import type { ApiClient } from "../client/client.ts";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
@@ -38,21 +37,16 @@ import {
   REMOVE_ORPHANS_ANNOTATION,
 } from "./orphans.ts";
 import type { NodeDriver } from "../api/volume_mapping.ts";
+import type { NodeClient } from "../client/client.ts";
 
 /** Options of {@linkcode OrphanReconciler}. */
-export interface OrphanReconcilerOptions {
-  /** The API server. */
-  readonly client: ApiClient;
+export interface OrphanReconcilerOptions extends NodeClient {
   /** The LVMVolumes of this node. */
   readonly volumeObjects: Informer<LvmVolume>;
   /** The LVMSnapshots of this node. */
   readonly snapshotObjects: Informer<LvmSnapshot>;
-  /** The node's name. */
-  readonly nodeName: string;
   /** The recorder of events. */
   readonly events: EventRecorder;
-  /** The driver's name. */
-  readonly driver: string;
   /** The volumes of this machine. */
   readonly volumes: Volumes;
   /** The snapshots of this machine. */
@@ -63,8 +57,6 @@ export interface OrphanReconcilerOptions {
   readonly onChange: () => void;
   /** The time after which an LV without an object is reported as an orphan, in milliseconds; a minute by default. */
   readonly graceMs?: number;
-  /** Time. */
-  readonly clock?: Clock;
 }
 
 /**

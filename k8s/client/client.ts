@@ -4,6 +4,7 @@
  * @module
  */
 
+import type { Clock } from "../../base/clock.ts";
 import type { KubeObject, ObjectMeta, ObjectName, Resource } from "../api/objects.ts";
 
 /** Options of any request. */
@@ -111,6 +112,22 @@ export interface ApiClient {
   patch<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: PatchOptions<T>): Promise<T>;
   /** Deletes an object; finalizers may keep it. @throws {ApiError} `NotFound`, `Conflict` */
   delete(resource: Resource, at: ObjectName, options?: DeleteOptions): Promise<void>;
+}
+
+/** What whoever works for a driver needs. */
+export interface DriverClient {
+  /** The API server. */
+  readonly client: ApiClient;
+  /** The driver's name. */
+  readonly driver: string;
+}
+
+/** What whoever works for a driver on a node needs. */
+export interface NodeClient extends DriverClient {
+  /** The node's name. */
+  readonly nodeName: string;
+  /** Time. */
+  readonly clock?: Clock | undefined;
 }
 
 /** Details of an {@linkcode ApiError}. */

@@ -19,19 +19,13 @@ import {
   type LvmVolume,
 } from "../api/lvm_objects.ts";
 import type { NewCondition } from "../api/conditions.ts";
-import type { ApiClient } from "../client/client.ts";
 import type { EventRecorder } from "../runtime/events.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { attachmentObjections, type Attachments, readAttachments } from "./attachments.ts";
+import type { NodeClient } from "../client/client.ts";
 
 /** Options of {@linkcode DiskTaker}. */
-export interface DiskTakerOptions {
-  /** The API server. */
-  readonly client: ApiClient;
-  /** The node's name. */
-  readonly nodeName: string;
-  /** The driver's name. */
-  readonly driver: string;
+export interface DiskTakerOptions extends Omit<NodeClient, "clock"> {
   /** The recorder of events. */
   readonly events: Pick<EventRecorder, "record">;
   /** Reads and changes the machine. */

@@ -9,36 +9,24 @@ import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import { requireSource } from "../../lvm/snapshots/snapshots.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import type { NodeChoice, SnapshotService, StoredSnapshot } from "../../lvm/volume_service.ts";
-import type { ApiClient } from "../client/client.ts";
-import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { LVM_SNAPSHOT_FINALIZER, type LvmNode, type LvmSnapshot } from "../api/lvm_objects.ts";
-import { isDeleting, RemoteObjects } from "./remote_objects.ts";
+import { LVM_SNAPSHOT_FINALIZER, type LvmSnapshot } from "../api/lvm_objects.ts";
+import { isDeleting, type NodeCallOptions, RemoteObjects } from "./remote_objects.ts";
 import { reportedError } from "../api/object_status.ts";
 import { lvmSnapshotFor, type NamedSnapshotRequest, snapshotOf } from "../api/snapshot_mapping.ts";
 import { transferredVolumeOf } from "../api/transfers.ts";
 import { listNodeNames } from "../api/pods.ts";
 
 /** Options of {@linkcode ClusterSnapshots}. */
-export interface ClusterSnapshotsOptions {
-  /** The API server. */
-  readonly client: ApiClient;
-  /** The driver's name. */
-  readonly driver: string;
+export interface ClusterSnapshotsOptions extends NodeCallOptions {
   /** All LVMSnapshots. */
   readonly snapshots: Informer<LvmSnapshot>;
-  /** All LVMNodes. */
-  readonly nodes: Informer<LvmNode>;
   /** The volumes that snapshots are taken of. */
   readonly volumes: {
     get(id: VolumeId): Promise<{ readonly nodeId: string }>;
     refuseWhileCopied(source: ContentSource, operation: string): void;
     refuseWhileMoved(id: VolumeId, operation: string): void;
   };
-  /** The agents that are silent; no call waits for them. */
-  readonly agents?: SilentAgents | undefined;
-  /** The time that a call waits for a node, in milliseconds. */
-  readonly waitMs: number;
 }
 
 /** The snapshots of one driver in the cluster. */

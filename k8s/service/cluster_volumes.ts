@@ -19,8 +19,6 @@ import { type ApiClient, isConflict, isNotFound, type MergePatch } from "../clie
 import type { Informer } from "../runtime/informer.ts";
 import {
   LVM_VOLUME_FINALIZER,
-  type LvmNode,
-  type LvmSnapshot,
   type LvmVolume,
   lvmVolumes,
   type LvmVolumeSpec,
@@ -28,12 +26,11 @@ import {
 } from "../api/lvm_objects.ts";
 import { intentAnnotations } from "../provisioner/volume_intents.ts";
 import type { ClaimReference } from "../sidecars/csi_client.ts";
-import { asUnavailable, asWriteError, isDeleting, RemoteObjects } from "./remote_objects.ts";
+import { asUnavailable, asWriteError, isDeleting, type NodeCallOptions, RemoteObjects } from "./remote_objects.ts";
 import { reportedError } from "../api/object_status.ts";
 import { chooseNode, totalCapacity } from "../scheduling/placement.ts";
-import { NodeCapacities, type ParseGroups } from "../scheduling/free_capacity.ts";
-import type { SilentAgents } from "../scheduling/agent_liveness.ts";
-import { Dependents } from "./dependents.ts";
+import { NodeCapacities, type NodeCapacitiesOptions } from "../scheduling/free_capacity.ts";
+import { Dependents, type DependentsOptions } from "./dependents.ts";
 import { clusterVolumeOf, isCreated, volumeHealthOf } from "./stored_volume.ts";
 import {
   actualSize,
@@ -46,25 +43,9 @@ import { type Placement, placeNearSource } from "./source_placement.ts";
 import type { ClusterTransfers } from "./transfers.ts";
 
 /** Options of {@linkcode ClusterVolumes}. */
-export interface ClusterVolumesOptions {
-  /** The API server. */
-  readonly client: ApiClient;
-  /** The driver's name. */
-  readonly driver: string;
-  /** All LVMVolumes. */
-  readonly volumes: Informer<LvmVolume>;
-  /** All LVMSnapshots. */
-  readonly snapshots: Informer<LvmSnapshot>;
-  /** All LVMNodes. */
-  readonly nodes: Informer<LvmNode>;
-  /** The agents that are silent. */
-  readonly agents?: SilentAgents | undefined;
+export interface ClusterVolumesOptions extends NodeCallOptions, NodeCapacitiesOptions, DependentsOptions {
   /** Transfers between nodes; absent where there are none. */
   readonly transfers?: ClusterTransfers | undefined;
-  /** Parses a list of volume groups, as a StorageClass has it. */
-  readonly parseGroups: ParseGroups;
-  /** The time that a call waits for the agent of a node, in milliseconds. */
-  readonly waitMs: number;
 }
 
 /** The maximum number of attempts of a patch that conflicts with writes of the status. */

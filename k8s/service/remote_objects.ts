@@ -13,6 +13,7 @@ import { type ErrorKind, StorageError } from "../../base/error.ts";
 import {
   type ApiClient,
   ApiError,
+  type DriverClient,
   isAlreadyExists,
   isNotFound,
   orAbsent,
@@ -32,24 +33,24 @@ import {
 import { reportedError } from "../api/object_status.ts";
 import type { Resource } from "../api/objects.ts";
 
-/** Options of {@linkcode RemoteObjects}. */
-export interface RemoteObjectsOptions<T extends AgentManaged> {
-  /** The noun for an object in messages. */
-  readonly noun: "volume" | "snapshot";
-  /** The API server. */
-  readonly client: ApiClient;
-  /** The driver's name. */
-  readonly driver: string;
-  /** All objects of the kind. */
-  readonly objects: Informer<T>;
-  /** The finalizer that keeps an object until its node has removed the LV. */
-  readonly finalizer: string;
+/** Options of calls that wait for nodes. The caller starts and shares the informers. */
+export interface NodeCallOptions extends DriverClient {
   /** All LVMNodes. */
   readonly nodes: Informer<LvmNode>;
   /** The agents that are silent; no call waits for them. */
   readonly agents?: SilentAgents | undefined;
   /** The time that a call waits for a node, in milliseconds. */
   readonly waitMs: number;
+}
+
+/** Options of {@linkcode RemoteObjects}. */
+export interface RemoteObjectsOptions<T extends AgentManaged> extends NodeCallOptions {
+  /** The noun for an object in messages. */
+  readonly noun: "volume" | "snapshot";
+  /** All objects of the kind. */
+  readonly objects: Informer<T>;
+  /** The finalizer that keeps an object until its node has removed the LV. */
+  readonly finalizer: string;
 }
 
 /** What must hold until an object is deleted. */

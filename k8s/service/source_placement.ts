@@ -12,7 +12,7 @@ import { parseQuantity } from "../../base/size.ts";
 import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
 import type { NodeChoice, StoredVolume } from "../../lvm/volume_service.ts";
 import type { VolumeId } from "../../base/ids.ts";
-import type { AgentManaged, LvmNode, LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
+import type { AgentManaged, LvmNode, LvmVolume } from "../api/lvm_objects.ts";
 import { listNodeNames } from "../api/pods.ts";
 import { snapshotOf } from "../api/snapshot_mapping.ts";
 import {
@@ -26,15 +26,10 @@ import type { Informer } from "../runtime/informer.ts";
 import { isDeleting } from "./remote_objects.ts";
 import { contentOf } from "./stored_volume.ts";
 import type { ClusterTransfers } from "./transfers.ts";
+import type { DependentsOptions } from "./dependents.ts";
 
 /** Options of {@linkcode placeNearSource}. */
-export interface SourcePlacementOptions {
-  /** The driver's name. */
-  readonly driver: string;
-  /** All LVMVolumes. */
-  readonly volumes: Informer<LvmVolume>;
-  /** All LVMSnapshots. */
-  readonly snapshots: Informer<LvmSnapshot>;
+export interface SourcePlacementOptions extends DependentsOptions {
   /** All LVMNodes. */
   readonly nodes: Informer<LvmNode>;
   /** Transfers between nodes; absent where there are none. */

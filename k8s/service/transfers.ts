@@ -13,30 +13,21 @@ import { StorageError } from "../../base/error.ts";
 import { type SnapshotId, snapshotIdOf, transferSnapshotName, type VolumeId } from "../../base/ids.ts";
 import type { ContentSource } from "../../lvm/model/tags.ts";
 import { FULL_COW, type SizeOrPercent } from "../../lvm/settings/cow_size.ts";
-import { type ApiClient, orAbsentOrChanged } from "../client/client.ts";
+import { orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patches.ts";
 import type { Informer } from "../runtime/informer.ts";
-import { type LvmNode, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
+import { type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
 import { canTransfer, formatGrant, grantAnnotation, grantsOf, type TransferGrant } from "../api/transfers.ts";
-import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import type { ClusterSnapshots } from "./cluster_snapshots.ts";
-import { asWriteError } from "./remote_objects.ts";
+import { asWriteError, type NodeCallOptions } from "./remote_objects.ts";
 
 /** How long a permission is valid, in milliseconds. */
 export const GRANT_MS: number = 10 * 60 * 1000;
 
 /** Options of {@linkcode ClusterTransfers}. */
-export interface ClusterTransfersOptions {
-  /** The API server. */
-  readonly client: ApiClient;
-  /** The driver's name. */
-  readonly driver: string;
+export interface ClusterTransfersOptions extends Omit<NodeCallOptions, "waitMs"> {
   /** All LVMSnapshots. */
   readonly snapshots: Informer<LvmSnapshot>;
-  /** All LVMNodes. */
-  readonly nodes: Informer<LvmNode>;
-  /** The agents that are silent. */
-  readonly agents?: SilentAgents | undefined;
   /** Takes the temporary snapshots. */
   readonly taken: () => Pick<ClusterSnapshots, "create" | "delete">;
   /** Time. */

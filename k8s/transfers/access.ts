@@ -19,17 +19,13 @@ import type { TransferRequest } from "../../lvm/transfers/protocol.ts";
 import type { SourceDevice } from "../../lvm/transfers/sender.ts";
 import { lvmNodes, type LvmSnapshot } from "../api/lvm_objects.ts";
 import { grantsOf, listGrantAnnotation, listGrantsOf } from "../api/transfers.ts";
-import { type ApiClient, orAbsent } from "../client/client.ts";
+import { type DriverClient, orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { fingerprintOfPem } from "./proof.ts";
 import type { Peer } from "./listener.ts";
 
 /** Options of {@linkcode openSnapshot}. */
-export interface SnapshotAccessOptions {
-  /** The API server. */
-  readonly client: ApiClient;
-  /** The driver's name. */
-  readonly driver: string;
+export interface SnapshotAccessOptions extends DriverClient {
   /** The LVMSnapshots of this node. */
   readonly snapshots: Pick<Informer<LvmSnapshot>, "waitFor">;
   /** Runs commands. */

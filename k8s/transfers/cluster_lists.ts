@@ -17,21 +17,15 @@ import type { Connection } from "../../lvm/transfers/connection.ts";
 import type { SnapshotService } from "../../lvm/volume_service.ts";
 import { type LvmNode, type LvmSnapshot, lvmSnapshots } from "../api/lvm_objects.ts";
 import { canTransfer, formatListGrant, listGrantAnnotation, listGrantsOf } from "../api/transfers.ts";
-import { type ApiClient, orAbsent } from "../client/client.ts";
+import { orAbsent } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { makeCredentials } from "./certificate.ts";
 import { dial } from "./dial.ts";
 import { fingerprintOfPem } from "./proof.ts";
-import { findRemoteAgent } from "./remote_agent.ts";
+import { findRemoteAgent, type RemoteAgentFinder } from "./remote_agent.ts";
 
 /** Options of {@linkcode ClusterLists}. */
-export interface ClusterListsOptions {
-  /** The API server. */
-  readonly client: ApiClient;
-  /** The driver's name. */
-  readonly driver: string;
-  /** The domain with the names of pods, by which IPv6 addresses are reached. */
-  readonly domain?: string | undefined;
+export interface ClusterListsOptions extends RemoteAgentFinder {
   /** Finds snapshots. */
   readonly found: Pick<SnapshotService, "get">;
   /** All LVMSnapshots. */

@@ -6,16 +6,12 @@
 
 import { StorageError } from "../../base/error.ts";
 import { lvmNodes } from "../api/lvm_objects.ts";
-import { type ApiClient, orAbsent } from "../client/client.ts";
+import { type DriverClient, orAbsent } from "../client/client.ts";
 import type { RemoteAgent } from "./dial.ts";
 import { fingerprintOfPem } from "./proof.ts";
 
 /** What finds agents. */
-export interface RemoteAgentFinder {
-  /** The API server. */
-  readonly client: ApiClient;
-  /** The driver's name. */
-  readonly driver: string;
+export interface RemoteAgentFinder extends DriverClient {
   /** The domain in which the cluster's DNS has names of pods by their IP addresses; without it, IPv6 addresses are not reached. */
   readonly domain?: string | undefined;
 }

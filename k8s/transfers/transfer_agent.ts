@@ -18,7 +18,6 @@ import { receiveRange } from "../../lvm/transfers/receiver.ts";
 import { type SenderOptions, serveTransfer } from "../../lvm/transfers/sender.ts";
 import type { LvmSnapshot } from "../api/lvm_objects.ts";
 import type { TransferEndpoint } from "../api/transfers.ts";
-import type { ApiClient } from "../client/client.ts";
 import type { Informer } from "../runtime/informer.ts";
 import { type Credentials, makeCredentials, VALIDITY_MS } from "./certificate.ts";
 import { type AgentAddress, findRemoteAgent, formatAgentAddress, podName } from "./remote_agent.ts";
@@ -32,17 +31,12 @@ import {
   type TransferAddress,
 } from "./listener.ts";
 import { openSnapshot, requireListAllowed } from "./access.ts";
+import type { NodeClient } from "../client/client.ts";
 
 /** Options of {@linkcode TransferAgent}. */
-export interface TransferAgentOptions {
-  /** The API server. */
-  readonly client: ApiClient;
+export interface TransferAgentOptions extends NodeClient {
   /** Runs commands. */
   readonly exec: Exec;
-  /** The driver's name. */
-  readonly driver: string;
-  /** The name of this node. */
-  readonly nodeName: string;
   /** The address to listen on. */
   readonly address: TransferAddress;
   /** The IP address at which other agents reach this one. */
@@ -57,8 +51,6 @@ export interface TransferAgentOptions {
   readonly onChange: () => void;
   /** Called after bytes passed. */
   readonly onBytes?: (direction: "sent" | "received", bytes: number) => void;
-  /** Time. */
-  readonly clock?: Clock | undefined;
 }
 
 /** The time after which an agent makes another key, in milliseconds. */

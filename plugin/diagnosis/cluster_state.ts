@@ -32,18 +32,24 @@ import { provisionerOf } from "../../k8s/provisioner/claim.ts";
 import { sidecarLeaseName } from "../../k8s/runtime/leader.ts";
 import { type VolumeSnapshotContent, volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
 
-/** The objects of a cluster that tell about the driver. */
-export interface ClusterState {
-  /** The driver. */
-  readonly driver: string;
+/** What is known of an agent beside its LVMNode. */
+export interface AgentEvidence {
+  /** The Leases of agents. */
+  readonly agentLeases: readonly Lease[];
   /** The time at which they were read. */
   readonly now: Date;
+  /** Kinds that could not be read, with the cause. */
+  readonly unread: readonly string[];
+}
+
+/** The objects of a cluster that tell about the driver. */
+export interface ClusterState extends AgentEvidence {
+  /** The driver. */
+  readonly driver: string;
   /** Nodes. */
   readonly nodes: readonly Node[];
   /** LVMNodes of the driver. */
   readonly lvmNodes: readonly LvmNode[];
-  /** The Leases of its agents. */
-  readonly agentLeases: readonly Lease[];
   /** The Leases under which volumes were created; none where an official sidecar works without one. */
   readonly provisionerLeases: readonly Lease[];
   /** LVMVolumes of the driver. */
@@ -56,8 +62,6 @@ export interface ClusterState {
   readonly contents: readonly VolumeSnapshotContent[];
   /** Claims without a volume that Kubernetes has asked the driver for; none where they were not to be read. */
   readonly pendingClaims: readonly PersistentVolumeClaim[];
-  /** Kinds that could not be read, with the cause. */
-  readonly unread: readonly string[];
 }
 
 /** Reads objects, and notes what this person may not read. */

@@ -9,12 +9,12 @@ import { lastSignOfLife, nodeOfAgentLease, SILENT_AFTER_MS } from "../../k8s/api
 import { NODE_CONDITIONS } from "../../k8s/api/condition_reasons.ts";
 import { conditionsOf } from "../../k8s/api/conditions.ts";
 import type { LvmNode, NodeDisk, NodeThinPool, NodeVolumeGroup } from "../../k8s/api/lvm_objects.ts";
-import type { Lease, Node } from "../../k8s/api/objects.ts";
+import type { Node } from "../../k8s/api/objects.ts";
 import { defined } from "../../base/defined.ts";
 import { isNodeReady } from "../../k8s/api/pods.ts";
 import { formatBytes } from "../../base/size.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
-import type { ClusterState } from "./cluster_state.ts";
+import type { AgentEvidence, ClusterState } from "./cluster_state.ts";
 import { compareText, conditionOf, conditionProblem, isUnread, type Problem, problem } from "../problem.ts";
 
 /** The agent of a node: `NotReported` before its first report, `Unknown` to somebody who may not read its Lease. */
@@ -109,16 +109,6 @@ function nodeView(
     groups: (lvmNode.status?.volumeGroups ?? []).map(groupView).sort((a, b) => compareText(a.name, b.name)),
     orphans: orphanCount(lvmNode),
   });
-}
-
-/** What is known of an agent beside its LVMNode. */
-export interface AgentEvidence {
-  /** The Leases of agents. */
-  readonly agentLeases: readonly Lease[];
-  /** The time at which they were read. */
-  readonly now: Date;
-  /** Kinds that could not be read, with the cause. */
-  readonly unread: readonly string[];
 }
 
 /** Returns the state of the agent of a node, by the clock of this machine. Without its Lease, silence proves nothing. */

@@ -23,56 +23,48 @@ import { adviceFor } from "./symptoms.ts";
 import { compareText, conditionProblem, type Problem, problem, type Severity } from "../problem.ts";
 import { defined } from "../../base/defined.ts";
 
-/** A volume. Sizes are in bytes. */
-export interface VolumeView {
-  /** Its id: the name of the LVMVolume. */
+/** A volume or a snapshot. */
+interface LvView {
+  /** Its id: the name of the LVMVolume or LVMSnapshot. */
   readonly id: string;
-  /** The claim that has it, or that it was made for, as `namespace/name`. */
-  readonly claim?: string;
-  /** Its PersistentVolume. */
-  readonly persistentVolume?: string;
   /** Its node. */
   readonly node: string;
   /** Its volume group. */
   readonly group?: string;
   /** Its logical volume. */
   readonly logicalVolume?: string;
-  /** Its size; the requested one before it exists. */
-  readonly size: bigint;
   /** Its state; `Deleting` once its deletion was requested. */
   readonly state: string;
-  /** Its layout. */
-  readonly layout: string;
-  /** Its filesystem, or `Block`. */
-  readonly content: string;
   /** The time of its creation (RFC 3339). */
   readonly created?: string;
 }
 
+/** A volume. Sizes are in bytes. */
+export interface VolumeView extends LvView {
+  /** The claim that has it, or that it was made for, as `namespace/name`. */
+  readonly claim?: string;
+  /** Its PersistentVolume. */
+  readonly persistentVolume?: string;
+  /** Its size; the requested one before it exists. */
+  readonly size: bigint;
+  /** Its layout. */
+  readonly layout: string;
+  /** Its filesystem, or `Block`. */
+  readonly content: string;
+}
+
 /** A snapshot. Sizes are in bytes. */
-export interface SnapshotView {
-  /** Its id: the name of the LVMSnapshot. */
-  readonly id: string;
+export interface SnapshotView extends LvView {
   /** Its VolumeSnapshot, as `namespace/name`. */
   readonly volumeSnapshot?: string;
   /** The id of its volume. */
   readonly volume: string;
-  /** Its node. */
-  readonly node: string;
-  /** Its volume group. */
-  readonly group?: string;
-  /** Its logical volume. */
-  readonly logicalVolume?: string;
   /** The size of its COW space; absent for a thin snapshot. */
   readonly size?: bigint;
   /** The size of its volume when it was taken. */
   readonly restoreSize?: bigint;
   /** Usage of its COW space, in percent. */
   readonly cowPercent?: number;
-  /** Its state; `Deleting` once its deletion was requested. */
-  readonly state: string;
-  /** The time of its creation (RFC 3339). */
-  readonly created?: string;
 }
 
 /** Returns the volumes, in the order of their claims. */

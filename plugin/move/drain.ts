@@ -28,6 +28,7 @@ import { copyRequestOf, objectsRefusal, surroundingsRefusal } from "../../k8s/ha
 import { isFinished } from "../../k8s/handover/handover.ts";
 import { type LvmMove, lvmMoves, type MoveObjects } from "../../k8s/handover/moves.ts";
 import { type NodesState, plannedObjects, type PreviewOptions, readNodes, surroundingsOf } from "./preview.ts";
+import type { ClaimReference } from "../../k8s/sidecars/csi_client.ts";
 
 /** What decides where the volumes of a node can go. */
 export interface DrainState extends NodesState {
@@ -215,10 +216,7 @@ function claimText({ namespace, name }: { readonly namespace?: string | undefine
 }
 
 /** The claim of a volume, and the PersistentVolume through which it has it. */
-interface BoundClaim {
-  readonly namespace: string;
-  readonly name: string;
-  readonly uid: string;
+interface BoundClaim extends ClaimReference {
   readonly persistentVolume: PersistentVolume;
 }
 

@@ -17,14 +17,12 @@ import { EXIT } from "../../cli/command_line.ts";
 import { askForMove, followObject, type NewMove } from "./move_follow.ts";
 import type { Answer } from "../output.ts";
 import type { Session } from "../session.ts";
+import type { DrainedVolume } from "../move/drain.ts";
 
 /** A volume of the group, and what becomes of it. */
-interface AdoptedVolume {
-  readonly volume: string;
-  readonly claim?: string;
+interface AdoptedVolume extends Pick<DrainedVolume, "volume" | "claim" | "refusal"> {
   readonly sourceNode: string;
   readonly state?: string;
-  readonly refusal?: string;
   readonly move?: NewMove;
 }
 

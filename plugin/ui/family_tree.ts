@@ -11,18 +11,10 @@ import { type SnapshotView, snapshotViews, type VolumeView, volumeViews } from "
 import { defined } from "../../base/defined.ts";
 
 /** A volume or a snapshot in the tree. */
-export interface TreeNode {
+export interface TreeNode extends Pick<SnapshotView, "id" | "state" | "size" | "cowPercent" | "created"> {
   readonly kind: "volume" | "snapshot";
-  readonly id: string;
   /** Its claim or VolumeSnapshot, or else its id. */
   readonly name: string;
-  readonly state: string;
-  /** The size in bytes; of a COW snapshot that of its COW space. */
-  readonly size?: bigint;
-  /** Usage of the COW space, in percent. */
-  readonly cowPercent?: number;
-  /** The time of its creation (RFC 3339). */
-  readonly created?: string;
   /** What was made from it, the oldest first. */
   readonly children: readonly TreeNode[];
 }

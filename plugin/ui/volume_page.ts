@@ -12,7 +12,7 @@ import type { ClusterState } from "../diagnosis/cluster_state.ts";
 import { type Facts, knownFacts, timeOfEvent } from "../diagnosis/evidence.ts";
 import { compareProblems, compareText, conditionOf, type Problem } from "../problem.ts";
 import { snapshotProblems, volumeProblems, type VolumeView, volumeViews } from "../diagnosis/volumes.ts";
-import { explainClaim } from "../diagnosis/why.ts";
+import { explainClaim, type WhyAnswer } from "../diagnosis/why.ts";
 import { describeLayout, isRedundant, requiredPvCount } from "../../lvm/model/layout.ts";
 import { familyTree, type TreeNode } from "./family_tree.ts";
 
@@ -31,30 +31,21 @@ export interface VolumeEvidence {
 }
 
 /** An event. */
-export interface EventEntry {
+export interface EventEntry extends Pick<Problem, "reason" | "object" | "message"> {
   readonly time: string;
   /** `Normal` or `Warning`. */
   readonly type: string;
-  readonly reason: string;
-  /** What it is about, as `kind/name`. */
-  readonly object: string;
-  readonly message: string;
   readonly count: number;
 }
 
 /** A volume. */
-export interface VolumePage extends VolumeView {
-  readonly problems: readonly Problem[];
-  /** Labels and texts. */
-  readonly facts: Facts;
+export interface VolumePage extends VolumeView, Pick<WhyAnswer, "problems" | "facts" | "unread"> {
   readonly usage: VolumeUsage | string;
   /** Its IO limits, as parameters of a StorageClass. */
   readonly limits: Readonly<Record<string, string>>;
   /** The volume, or what it was made from, with all that was made from the volume. */
   readonly tree: TreeNode;
   readonly events: readonly EventEntry[];
-  /** Kinds that could not be read, with the cause. */
-  readonly unread: readonly string[];
 }
 
 /** What the page gets of a volume; nothing but the time when there is none any more. */
