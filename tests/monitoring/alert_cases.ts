@@ -194,7 +194,7 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
       at,
       ["pool", "other"].map((pool) => ({
         labels: { ...TARGET, group: "data", pool },
-        summary: `Thin pool data/${pool} on node n1 is 81% full and was not extended`,
+        summary: `Thin pool data/${pool} on node n1 is 81% full`,
       })),
     ])),
     clears: [40, 59],

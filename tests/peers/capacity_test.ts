@@ -83,7 +83,7 @@ const ownerOf = (uid: string) => ({
 });
 
 const FAST = "a fast 8Gi 8Gi";
-const CAPACITY = "docs/explanation/storage-capacity.md";
+const CAPACITY = "docs/explanation/how-it-works.md";
 
 testRows("csi-provisioner: published capacity", [
   row("a class and a node", {}, [[FAST], "POST"]),
