@@ -10,6 +10,9 @@ import { loseLock, LOST_LOCKS, PINNED_SEEDS, runsFor } from "./lost_locks.ts";
 /** The number of runs with a random seed. */
 const RUNS = randomRuns(80, 5_000);
 
+/** The number of runs after which the test says how far it is. */
+const CHUNK = 500;
+
 /** The number of runs with group snapshots, each of which takes many commands. */
 const GROUP_RUNS = Math.max(80, RUNS / 5);
 
@@ -44,7 +47,10 @@ Deno.test(
     for (const [seed, pinned] of Map.groupBy(await sampleCases("seeds", withoutGroups, 4), ({ seed }) => seed)) {
       await check({ seed, numRuns: Math.max(...pinned.map(({ runs }) => runs)) });
     }
-    await check({ numRuns: RUNS });
+    for (let done = 0; done < RUNS; done += CHUNK) {
+      await check({ numRuns: Math.min(CHUNK, RUNS - done) });
+      console.log(`${Math.min(done + CHUNK, RUNS)} of ${RUNS} runs`); // a process that prints nothing for long is killed
+    }
     const { answers, crashes } = interleavings; // of each answer about twenty in 80 runs
     for (const call of ["create", "copy", "delete", "stage", "publish", "expand", "snapshot", "deleteSnapshot"]) {
       assert(
