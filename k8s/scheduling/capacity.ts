@@ -92,8 +92,12 @@ export class CapacityPublisher {
     const { published, parallel = MAX_CONCURRENT_WRITES } = options;
     // Without an object, the scheduler refuses every pod of a new class. With an old one, it is right for most.
     const isUrgent = (name: string) => this.#keys.has(name) && published.get(this.#cacheKeyOf(name)) === undefined;
-    const own = { ...options, parallel, isUrgent, waitsForNodes: false };
-    this.#controller = sidecarController("capacity", own, (name, signal) => this.#reconcile(name, signal));
+    const controllerOptions = { ...options, parallel, isUrgent, waitsForNodes: false };
+    this.#controller = sidecarController(
+      "capacity",
+      controllerOptions,
+      (name, signal) => this.#reconcile(name, signal),
+    );
   }
 
   /** Runs until the signal is aborted and all work in progress has ended. */

@@ -88,8 +88,16 @@ export function sidecarController(
 ): Controller {
   const { parallel = 100, waitsForNodes = true, isUrgent, cacheWaitMs, onReconciled, onDepth, clock } = options;
   return new Controller({
-    ...{ name, reconcile, parallel, isUrgent, cacheWaitMs, onReconciled, onDepth, clock },
-    ...{ backoff: options.backoff ?? backoffOf(name), drainMs: DRAIN_MS },
+    name,
+    reconcile,
+    parallel,
+    backoff: options.backoff ?? backoffOf(name),
+    drainMs: DRAIN_MS,
+    cacheWaitMs,
+    isUrgent,
+    onReconciled,
+    onDepth,
+    clock,
     ...(waitsForNodes && { slowAfterMs: SLOW_AFTER_MS }),
   });
 }
