@@ -57,8 +57,7 @@ export class NodeSsh implements Disposable {
     const allowed = ssh2.utils.parseKey(client.public) as ssh2.ParsedKey;
     const accept = (connection: Connection) => {
       connection.on("authentication", (context) => {
-        const isAllowed = context.method === "publickey" && context.key.data.equals(allowed.getPublicSSH());
-        return isAllowed ? context.accept() : context.reject(["publickey"]);
+        return isSignedBy(allowed, context) ? context.accept() : context.reject(["publickey"]);
       });
       connection.on("error", () => {}); // a client that has gone
     };
@@ -95,4 +94,10 @@ export class NodeSsh implements Disposable {
   [Symbol.dispose](): void {
     this.#bastion.close();
   }
+}
+
+/** Reports whether a client has a key: it shows the public part, and then signs. */
+function isSignedBy(key: ssh2.ParsedKey, context: ssh2.AuthContext): boolean {
+  if (context.method !== "publickey" || !context.key.data.equals(key.getPublicSSH())) return false;
+  return context.signature === undefined || key.verify(context.blob!, context.signature, context.hashAlgo) === true;
 }

@@ -21,8 +21,14 @@ Deno.test("a command reaches the node through the bastion, with its status, and 
   client.end();
   bastion.end();
   const { private: privateKey } = ssh2.utils.generateKeyPairSync("ed25519");
-  const refused = await connect({ host, port: Number(port), privateKey }).catch((error) => error.message);
-  assertEquals(refused, "All configured authentication methods failed");
+  const [own, other] = [server.key, privateKey].map((key) => ssh2.utils.parseKey(key) as ssh2.ParsedKey);
+  // who shows the public key without the private one cannot sign
+  const forged = Object.create(other!, { getPublicSSH: { value: () => own!.getPublicSSH() } });
+  const authHandler = [{ type: "publickey", username: "root", key: forged }] as const;
+  for (const credentials of [{ privateKey }, { authHandler: [...authHandler] }]) {
+    const refused = await connect({ host, port: Number(port), ...credentials }).catch((error) => error.message);
+    assertEquals(refused, "All configured authentication methods failed");
+  }
 });
 
 function connect(config: ssh2.ConnectConfig): Promise<ssh2.Client> {
