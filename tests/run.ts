@@ -9,7 +9,7 @@
 
 import { join, relative } from "@std/path";
 import { divide, failedFiles, importAll, type Part } from "./parts.ts";
-import { recordPass } from "./record/record.ts";
+import { RecordedRun } from "./record/record.ts";
 import { runTestProcess } from "./rig/test_process.ts";
 import { nearestNames, type Selection, selectTests, type TestFile } from "./selection.ts";
 
@@ -226,13 +226,13 @@ async function main(): Promise<number> {
     return selection.unmatched.length === 0 && await runSelection(selection, testFlags) ? 0 : 1;
   }
   if (tier === "crashes") Deno.env.set("CRASHES", "all"); // for tests/rig/sample.ts
+  const run = await RecordedRun.begin();
   const start = Date.now();
   const chosen = tests.filter(isInTier);
   const failed = await runAll(chosen);
   console.log(`${chosen.length} test files in ${Math.round((Date.now() - start) / 1000)} s`);
   if (failed.length > 0) console.log(`Tests failed in: ${failed.join(" ")}`);
-  const row = tier === undefined ? "test" : `test:${tier}`;
-  if (failed.length === 0) await recordPass(row, { seconds: (Date.now() - start) / 1_000 });
+  if (failed.length === 0) await run.pass(tier === undefined ? "test" : `test:${tier}`);
   return failed.length > 0 ? 1 : 0;
 }
 

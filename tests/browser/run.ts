@@ -4,16 +4,14 @@
  * @module
  */
 
-import { recordPass } from "../record/record.ts";
+import { RecordedRun } from "../record/record.ts";
 import { ensureChromium } from "./install.ts";
 
 const SUITE = new URL("suite.ts", import.meta.url).pathname;
 
 await ensureChromium();
 const args = ["test", "-A", "--no-check", SUITE, ...Deno.args];
-const start = performance.now();
+const run = await RecordedRun.begin();
 const { code } = await new Deno.Command(Deno.execPath(), { args, stdin: "null" }).spawn().status;
-if (code === 0 && Deno.args.length === 0) {
-  await recordPass("test:browser", { seconds: (performance.now() - start) / 1_000 });
-}
+if (code === 0 && Deno.args.length === 0) await run.pass("test:browser");
 Deno.exit(code);

@@ -5,7 +5,7 @@
  */
 
 import { parseArgs } from "@std/cli/parse-args";
-import { recordPass } from "../record/record.ts";
+import { RecordedRun } from "../record/record.ts";
 import { ensureChromium } from "../browser/install.ts";
 import { Cluster } from "../rig/cluster.ts";
 import {
@@ -111,6 +111,8 @@ interface RunOptions extends DeployOptions {
   readonly suites: readonly string[];
   /** A part of the names of the tests that run; all by default. */
   readonly filter?: string;
+  /** Records the suites that pass. */
+  readonly recordedRun: RecordedRun;
 }
 
 /** The kubelet's root directory of another distribution (k0s). */
@@ -127,7 +129,12 @@ function suiteNames(): string[] {
 async function runFiles(
   folder: string,
   names: readonly string[],
-  { full, jobs, isUsual, filter }: { full: boolean; jobs: number; isUsual: boolean; filter: string | undefined },
+  { full, jobs, filter, run }: {
+    full: boolean;
+    jobs: number;
+    filter: string | undefined;
+    run: RecordedRun | undefined;
+  },
 ): Promise<boolean> {
   const waiting = [...names];
   let passed = true;
@@ -147,13 +154,9 @@ async function runFiles(
         onOutput: (chunk) => lines.add(chunk),
       });
       lines.end();
-      if (lines.passedNothing) log(`suite ${name}: FAILED: it passed no test at all`);
-      if (!hasPassed || lines.passedNothing) passed = false;
-      else if (isUsual) {
-        const pass = { seconds: (performance.now() - start) / 1_000, passed: lines.passed };
-        await recordPass(`test:cluster ${name}`, pass);
-        if (full) await recordPass(`test:cluster ${name} --full`, pass);
-      }
+      if (hasPassed && lines.passed === 0) log(`suite ${name}: FAILED: it passed no test at all`);
+      if (!hasPassed || lines.passed === 0) passed = false;
+      else await run?.pass(`test:cluster ${name}`, { start, passed: lines.passed, full });
     }
   };
   await Promise.all(Array.from({ length: jobs }, work));
@@ -163,13 +166,14 @@ async function runFiles(
 /** Runs the requested suites in a cluster that is up. @returns whether all passed */
 async function runSuites(
   cluster: Cluster,
-  { full, filter, suites: names, kubernetes, kubeletRoot }: RunOptions,
+  { full, filter, suites: names, kubernetes, kubeletRoot, recordedRun }: RunOptions,
 ): Promise<boolean> {
   const path = cluster.folder.path;
   const isUsual = [kubernetes, kubeletRoot, filter].every((option) => option === undefined);
-  let passed = await runFiles(path, names.filter((name) => !isChaos(name)), { full, filter, isUsual, jobs: JOBS });
+  const run = isUsual ? recordedRun : undefined;
+  let passed = await runFiles(path, names.filter((name) => !isChaos(name)), { full, filter, run, jobs: JOBS });
   for (const name of names.filter(isChaos)) {
-    passed = await runFiles(path, [name], { full, filter, isUsual, jobs: 1 }) && passed;
+    passed = await runFiles(path, [name], { full, filter, run, jobs: 1 }) && passed;
   }
   if (!full) log("in small numbers, and without the suites that were not named; --full runs all of it");
   if (!passed) await printLogs(cluster);
@@ -255,7 +259,9 @@ if (import.meta.main) {
     Deno.exit(args.help ? 0 : 2);
   }
   using stopped = terminationSignals();
-  const options = {
+  const recordedRun = await RecordedRun.begin();
+  const options: RunOptions = {
+    recordedRun,
     full: args.full === true,
     keep: args.keep === true,
     use: args.use === true,
@@ -264,10 +270,9 @@ if (import.meta.main) {
     ...(kubernetes === undefined ? {} : { kubernetes }),
     ...(args.filter === undefined ? {} : { filter: String(args.filter) }),
   };
-  const start = performance.now();
   const status = runAll(options).then(async (status) => {
-    if (status === 0 && kubernetes !== undefined && requested.length === 0) {
-      await recordPass(`test:cluster --kubernetes ${kubernetes}`, { seconds: (performance.now() - start) / 1_000 });
+    if (status === 0 && kubernetes !== undefined && requested.length === 0 && options.filter === undefined) {
+      await recordedRun.pass(`test:cluster --kubernetes ${kubernetes}`);
     }
     return status;
   }).catch((error) => {

@@ -11,7 +11,7 @@ import { ensureArtifact } from "../rig/artifact.ts";
 import { ensureCsiSanity } from "../rig/csi_sanity.ts";
 import { type DebianRelease, type MachineKind, runGuest } from "../rig/guest.ts";
 import { DEBIAN_RELEASES, ensureGuestImage } from "../rig/guest_image.ts";
-import { recordPass } from "../record/record.ts";
+import { RecordedRun } from "../record/record.ts";
 import { draw, sampleSeed } from "../rig/sample.ts";
 import { ensureUml } from "../rig/uml.ts";
 import { SilenceLimit, SuiteLines } from "../rig/test_output.ts";
@@ -69,6 +69,8 @@ interface Programs {
   readonly filter: string;
   /** Whether all tests run, and long ones in full length. */
   readonly full: boolean;
+  /** Records the suites that pass. */
+  readonly run: RecordedRun;
 }
 
 /** Runs a suite in a guest. @returns whether it passed */
@@ -126,7 +128,7 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
   });
   let passed = status === 0;
   if (passed && suite.module === undefined) passed = await requireKnownSkips(suite.name, outDir);
-  if (lines.passedNothing && programs.filter === "") {
+  if (lines.passed === 0 && programs.filter === "") {
     console.log(`${suite.name} | FAILED: it passed no test at all`);
     passed = false;
   }
@@ -134,8 +136,7 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
   console.log(`${suite.name} | ${passed ? "passed" : "FAILED"} after ${seconds} s`);
   if (passed && machine === "uml" && programs.filter === "") {
     const release = debian === DEBIAN_RELEASES[0] ? "" : ` --debian ${debian}`;
-    await recordPass(`test:lvm ${suite.name}${release}`, { seconds, passed: lines.passed });
-    if (programs.full) await recordPass(`test:lvm ${suite.name}${release} --full`, { seconds, passed: lines.passed });
+    await programs.run.pass(`test:lvm ${suite.name}${release}`, { start, passed: lines.passed, full: programs.full });
   }
   return passed;
 }
@@ -201,6 +202,7 @@ async function main(): Promise<number> {
     (args.help ? console.log : console.error)(HELP);
     return args.help ? 0 : 2;
   }
+  const run = await RecordedRun.begin();
   const folder = await Deno.makeTempDir({ prefix: "denolith-bundles-" });
   try {
     const log = (line: string) => console.log(line);
@@ -225,6 +227,7 @@ async function main(): Promise<number> {
       debian,
       filter: String(args.filter),
       full: args.full === true,
+      run,
     };
     // A few tests need no parts.
     const whole = suites.filter(({ part }) => part === undefined || part.startsWith("1/"));

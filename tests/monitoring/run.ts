@@ -4,7 +4,7 @@
  * @module
  */
 
-import { recordPass } from "../record/record.ts";
+import { RecordedRun } from "../record/record.ts";
 import { ensurePrometheus } from "../rig/prometheus.ts";
 import { runTestProcess } from "../rig/test_process.ts";
 
@@ -28,9 +28,7 @@ try {
   Deno.exit(1);
 }
 const args = ["-A", "--quiet", "--no-check", ...Deno.args.filter((arg) => arg !== "--"), ...SUITES];
-const start = performance.now();
+const run = await RecordedRun.begin();
 const passed = await runTestProcess({ args, cwd: ROOT, silenceMs: SILENCE_MS, onOutput: print });
-if (passed && Deno.args.length === 0) {
-  await recordPass("test:monitoring", { seconds: (performance.now() - start) / 1_000 });
-}
+if (passed && Deno.args.length === 0) await run.pass("test:monitoring");
 Deno.exit(passed ? 0 : 1);

@@ -36,30 +36,64 @@ export async function readPasses(): Promise<Passes> {
   return JSON.parse(await Deno.readTextFile(ROOT + FILE));
 }
 
-/**
- * Records that a row passed, and prints when it does not: for files that are not those of a commit.
- *
- * @param command the command of the row; one that is no row is not recorded
- */
-export async function recordPass(
-  command: string,
-  { seconds, passed }: Pick<Pass, "seconds" | "passed">,
-): Promise<void> {
-  if (!ROWS.some((row) => row.command === command)) return;
-  const changed = await git("status", "--porcelain", "--", ".", `:!${FILE}`).catch((error) => String(error));
-  if (changed.trim() !== "") return console.error(`task ${command}: not recorded, as files differ from the commit`);
-  const pass: Pass = {
-    commit: (await git("rev-parse", "--short=12", "HEAD")).trim(),
-    date: new Date().toISOString().slice(0, 10),
-    seconds: Math.round(seconds),
-    ...(passed !== undefined && { passed }),
-    machine: `${navigator.hardwareConcurrency} processors, ${Math.round(Deno.systemMemoryInfo().total / 2 ** 30)} GiB`,
-  };
-  // one line a row, so that two that pass at the same time merge
-  using lock = await Deno.open(ROOT + FILE, { read: true, write: true });
-  await lock.lock(true);
-  const passes = { ...await readPasses(), [command]: pass };
-  await Deno.writeTextFile(ROOT + FILE, passesText(passes));
+/** A run of a task, whose passes are recorded. */
+export class RecordedRun {
+  readonly #commit: string | undefined;
+  readonly #start = performance.now();
+
+  private constructor(commit: string | undefined) {
+    this.#commit = commit;
+  }
+
+  /** Begins a run, which tests the files that are there now. */
+  static async begin(): Promise<RecordedRun> {
+    return new RecordedRun(await testedCommit());
+  }
+
+  /**
+   * Records that a row passed, and prints when it does not: for files that are not those of one commit all the time.
+   *
+   * @param command the command of the row; one that is no row is not recorded
+   * @param options.start when it began, as performance.now() has it; the start of the run by default
+   * @param options.full whether it was run with `--full`, so that the row with this flag passed, too
+   */
+  async pass(
+    command: string,
+    { start = this.#start, passed, full = false }: { start?: number; passed?: number; full?: boolean } = {},
+  ): Promise<void> {
+    const commands = (full ? [command, `${command} --full`] : [command]).filter((one) =>
+      ROWS.some((row) => row.command === one)
+    );
+    if (commands.length === 0) return;
+    const commit = await testedCommit();
+    if (commit === undefined || commit !== this.#commit) {
+      return console.error(`task ${command}: not recorded, as files differ from the commit`);
+    }
+    const pass: Pass = {
+      commit,
+      date: new Date().toISOString().slice(0, 10),
+      seconds: Math.round((performance.now() - start) / 1_000),
+      ...(passed !== undefined && { passed }),
+      machine: `${navigator.hardwareConcurrency} processors, ${
+        Math.round(Deno.systemMemoryInfo().total / 2 ** 30)
+      } GiB`,
+    };
+    // one line a row, so that two that pass at the same time merge
+    using lock = await Deno.open(ROOT + FILE, { read: true, write: true });
+    await lock.lock(true);
+    const passes = { ...await readPasses(), ...Object.fromEntries(commands.map((one) => [one, pass])) };
+    await Deno.writeTextFile(ROOT + FILE, passesText(passes));
+  }
+}
+
+/** Returns the commit whose files are checked out; `undefined` when some were changed, or git does not tell. */
+async function testedCommit(): Promise<string | undefined> {
+  try {
+    const changed = await git("status", "--porcelain", "--", ".", `:!${FILE}`);
+    return changed.trim() === "" ? (await git("rev-parse", "--short=12", "HEAD")).trim() : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Returns the text of the file: a line for each row, sorted. */

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { recordPass } from "../record/record.ts";
+import { RecordedRun } from "../record/record.ts";
 import { runTestProcess } from "../rig/test_process.ts";
 
 const HELP = `Usage: deno task test:release [SUITE...] [--full]
@@ -46,9 +46,7 @@ const suites = names.length > 0 ? names : full ? SUITES : ["registry"];
 Deno.env.set("FULL_RELEASE", full ? "yes" : "no");
 const files = suites.map((name) => new URL(`suite/${name}.ts`, import.meta.url).pathname);
 const flags = ["-A", "--quiet", "--no-check", ...files];
-const start = performance.now();
+const run = await RecordedRun.begin();
 const passed = await runTestProcess({ args: flags, cwd: ROOT, silenceMs: SILENCE_MS, onOutput: print });
-if (passed && suites.length === (full ? SUITES : ["registry"]).length) {
-  await recordPass(`test:release${full ? " --full" : ""}`, { seconds: (performance.now() - start) / 1_000 });
-}
+if (passed && names.length === 0) await run.pass("test:release", { full });
 Deno.exit(passed ? 0 : 1);
