@@ -168,8 +168,12 @@ export class StorageError extends Error {
 
 /** Returns the reason of an error, if it is one that somebody can act on. */
 export function causeOf(error: unknown): Cause | undefined {
-  const { reason } = error instanceof Error ? error as { reason?: unknown } : {};
-  return REASONS.find((known) => known === reason);
+  return error instanceof Error ? toCause((error as { reason?: unknown }).reason) : undefined;
+}
+
+/** Returns a code if it is a reason that somebody can act on. */
+function toCause(code: unknown): Cause | undefined {
+  return REASONS.find((known) => known === code);
 }
 
 /** Returns the reason of several: the first one of the table. */
@@ -179,13 +183,12 @@ export function firstReason(reasons: readonly (Reason | undefined)[]): Cause | u
 
 /** Returns a message with its reason at the end, in brackets, where programs find it: {@linkcode reasonIn}. */
 export function withReason(message: string, reason: string | undefined): string {
-  return firstReason([reason as Reason]) === undefined ? message : `${message} [${reason}]`;
+  return toCause(reason) === undefined ? message : `${message} [${reason}]`;
 }
 
 /** Returns the reason in a message that may be quoted in one of others; of several the last one. */
 export function reasonIn(message: string): Cause | undefined {
-  const found = [...message.matchAll(/\[(\w+)\]/g)].map(([, reason]) => reason as Reason);
-  return found.map((reason) => firstReason([reason])).findLast((reason) => reason !== undefined);
+  return [...message.matchAll(/\[(\w+)\]/g)].map(([, code]) => toCause(code)).findLast((cause) => cause !== undefined);
 }
 
 /** Truncates a message, and keeps the reason at its end. @param maxLength the maximum length, in UTF-16 units */
