@@ -176,7 +176,7 @@ export const SYMPTOMS: Readonly<Record<SymptomReason, Symptom>> = {
   },
   InUse: {
     chapters: ["terminating"],
-    remedy: "It is deleted as soon as it is unmounted. findmnt, lsof and lsblk on the node show who uses it.",
+    remedy: "findmnt, lsof and lsblk on the node show who uses it. The request is repeated as soon as it is unmounted.",
   },
   OriginInUse: {
     chapters: ["expansion"],

@@ -39,3 +39,9 @@ Deno.test("adviceFor() names the chapter that was asked for, if it describes the
   assertEquals(adviceFor("SourceNotReady").severity, "info");
   assertEquals([adviceFor("CommandFailed"), adviceFor("toString")], [{}, {}]);
 });
+
+Deno.test("adviceFor(): what is in use may be mounted or expanded, and nobody says that it is deleted", () => {
+  for (const chapter of ["mount", "expansion", undefined] as const) {
+    assertEquals(adviceFor("InUse", chapter).remedy?.includes("deleted"), false, chapter);
+  }
+});
