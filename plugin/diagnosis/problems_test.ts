@@ -153,6 +153,25 @@ Deno.test("boundProblems(): a claim that grows waits for a resizer that holds no
   assertEquals(reasons.some((message) => message.includes("resizer")), true, reasons.join());
 });
 
+Deno.test("boundProblems(): what keeps a claim from growing is said once, whatever its reason", () => {
+  const claim = claimOf({
+    spec: { resources: { requests: { storage: "2Gi" } } },
+    status: { phase: "Bound", capacity: { storage: "1Gi" } },
+  });
+  const said = "extending vg/lv: the metadata area is full";
+  const event = {
+    reason: "VolumeResizeFailed",
+    message: `resize volume "pv" failed: rpc error: ${said} [MetadataAreaFull]`,
+  };
+  const claimEvents = [{ metadata: { name: "e" }, ...event }];
+  const failed = volume();
+  for (const reason of ["NoSpace", "MetadataAreaFull"]) {
+    const status = { ...failed.status, error: { code: "NoSpace", reason, message: said } } as LvmVolume["status"];
+    const problems = boundProblems(stateOf({ claim, volume: { ...failed, status }, claimEvents }), "claim/data");
+    assertEquals(problems.map(({ message }) => message.includes(said)).filter(Boolean), [true], reason);
+  }
+});
+
 Deno.test("explainClaim() explains a claim that has no status yet", () => {
   assertEquals(explainClaim(stateOf({ claim: claimOf({}) })).facts.some(([label]) => label === "Capacities"), false);
 });

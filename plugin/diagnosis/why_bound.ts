@@ -41,7 +41,7 @@ export function boundProblems(state: ClaimState, object: string): Problem[] {
   const reported = volumeProblems(volume, object).map((problem) => datedProblem(problem, state));
   const ofPods = podProblems(state);
   const isKnown = ({ reason, message }: Problem) =>
-    (reason === "NoSpace" && expansion.some((one) => one.message.includes(message))) ||
+    (message === volume.status?.error?.message && expansion.some((one) => one.message.includes(message))) ||
     // what keeps a pod from its volume has a remedy of its own
     (reason === "KeyChangeFailed" && ofPods.some((one) => one.message.includes(message)));
   const isLost = reported.some(({ reason }) => reason === "Lost" || reason === "NodeForgotten");
