@@ -50,7 +50,7 @@ export const DEFAULT_NAMESPACE = "default";
 export class Session {
   readonly #options: SessionOptions;
   readonly #noted = new Set<string>();
-  #progress = "";
+  #lastText = "";
   /** The cluster and the namespace. */
   readonly subject: Subject;
 
@@ -102,13 +102,13 @@ export class Session {
 
   /** Prints a text for people. */
   say(text: string): void {
+    this.#lastText = text;
     this.#options.terminal.print(withoutControls(text));
   }
 
-  /** Prints a line of progress for people, unless it is the one before. */
+  /** Prints a line of progress for people, unless it is the last text that they got. */
   sayProgress(line: string): void {
-    if (line !== this.#progress && this.flags.output === undefined) this.say(line);
-    this.#progress = line;
+    if (line !== this.#lastText && this.flags.output === undefined) this.say(line);
   }
 
   /** Tells a person who waits what for. */
