@@ -225,7 +225,7 @@ export const PLUGIN_COMMANDS = {
       "For volumes of OpenEBS LVM LocalPV and TopoLVM, and local volumes on logical volumes. Shows what becomes what, and what " +
       "is lost, asks the controller for it by an LVMImport, and follows it. Nothing is copied, and the claim keeps its name. " +
       "While the pods that use the claim run, the import waits for them, and no new one starts; with --evict, they are " +
-      "evicted. Until --finish removes what is left of the other driver, --cancel gives the volume back.",
+      "evicted. Until --finish removes what is left of the other driver, --cancel returns the volume.",
     exit: {
       success: "the volume is imported, finished or returned as requested, or only shown",
       failure: "it cannot be imported, it failed, or the cluster does not answer",

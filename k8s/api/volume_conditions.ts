@@ -74,7 +74,7 @@ export function inspectedReturn(object: LvmVolume): ImportedLvSpec | undefined {
   return imports?.action === "InspectReturn" && !isReturned(object) ? imports : undefined;
 }
 
-/** Reports whether the agent has given the LV of a volume back, even if its return is to be inspected by now. */
+/** Reports whether the agent has returned the LV of a volume, even if its return is to be inspected by now. */
 export function isReturned(object: LvmVolume): boolean {
   return importedCondition(object)?.reason === "Returned";
 }

@@ -114,7 +114,7 @@ export interface ApiClient {
   delete(resource: Resource, at: ObjectName, options?: DeleteOptions): Promise<void>;
 }
 
-/** What whoever works for a driver needs. */
+/** What reads and changes the objects of a driver. */
 export interface DriverClient {
   /** The API server. */
   readonly client: ApiClient;
@@ -122,7 +122,7 @@ export interface DriverClient {
   readonly driver: string;
 }
 
-/** What whoever works for a driver on a node needs. */
+/** What reads and changes the objects of a driver on one node. */
 export interface NodeClient extends DriverClient {
   /** The node's name. */
   readonly nodeName: string;

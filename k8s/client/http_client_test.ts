@@ -167,7 +167,7 @@ Deno.test("HttpClient: a token that cannot be read again is used as it was, unti
   await Deno.remove(file);
 });
 
-Deno.test("HttpClient: over TLS, all requests and watches share one connection, and its kill is noticed", async () => {
+Deno.test("HttpClient: over TLS, all requests and watches share one connection, and its end is noticed", async () => {
   const [cert, key] = await Promise.all(["server.crt", "server.key"].map((name) => Deno.readTextFile(TLS + name)));
   const server = { ca: { file: `${TLS}ca.crt` } };
   const clock = new FakeClock();

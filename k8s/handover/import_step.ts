@@ -116,7 +116,7 @@ function nextUndoStep(objects: ImportObjects): ImportStep {
     const step = nextReturnStep(objects);
     if (step !== undefined) return step;
   }
-  // without its record, the LVMImport was restored, or the volume is none of its own: what it would undo may be used
+  // without its record, the LVMImport was restored, or the volume is not its own: what it would undo may be used
   const isOwn = status?.persistentVolume !== undefined || volume?.spec.imports?.action === "Inspect";
   if (volume !== undefined && isOwn) {
     return returnStep(objects, volume) ?? waitUntilGone(volume) ?? { do: "forget volume" };

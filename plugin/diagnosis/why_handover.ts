@@ -1,6 +1,6 @@
 /**
  * What a move to another node, or an import, has to do with the state of a claim; and why a claim is Lost: its PersistentVolume is
- * gone for good, or a move or an import makes it anew, and nothing may be deleted.
+ * gone for good, or a move or an import re-creates it, and nothing may be deleted.
  *
  * @module
  */
@@ -68,7 +68,7 @@ export function moveFact({ move }: Pick<ClaimState, "move">): string | undefined
   return `${sourceNode} to ${targetNode} (${what})`;
 }
 
-/** Returns that the PersistentVolume of a claim is made anew by an import; `undefined` when it is not. */
+/** Returns that the PersistentVolume of a claim is re-created by an import; `undefined` when it is not. */
 export function importInProgress(
   { claim, persistentVolume, import: self }: ClaimState,
   object: string,

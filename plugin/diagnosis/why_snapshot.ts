@@ -190,7 +190,7 @@ function problemsOf<C extends Content>(kind: SnapshotKind<C>, state: SnapshotEvi
   return problems.length > 0 || isReady ? problems : [waitingProblem(kind, state, object)];
 }
 
-/** Returns what keeps a snapshot from being ready, and what is wrong with one that is. */
+/** Returns what keeps a snapshot from being ready, and the problems of one that is. */
 function creationProblems<C extends Content>(
   kind: SnapshotKind<C>,
   state: SnapshotEvidence<C>,

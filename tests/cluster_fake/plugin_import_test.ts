@@ -149,7 +149,7 @@ Deno.test("kubectl denolith why: says of a claim that is Lost while its volume i
   await s.waitForState("Imported");
 });
 
-Deno.test("kubectl denolith import --cancel: gives the volume back", async () => {
+Deno.test("kubectl denolith import --cancel: returns the volume", async () => {
   await using s = await ImportCluster.start();
   s.startImporter();
   const plugin = pluginOver(s.cluster.api);
