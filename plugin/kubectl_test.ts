@@ -94,6 +94,22 @@ Deno.test("what kubectl prints with CR and LF, as on Windows, is read as without
   assertEquals(await clusterNames(() => kubectl).contexts({}), ["prod", "test"]);
 });
 
+Deno.test("KubectlClient: an object that is created or replaced has its apiVersion and kind, which the caller leaves out", async () => {
+  const commands: KubectlCommand[] = [];
+  const client = new KubectlClient({
+    run: (command: KubectlCommand) => {
+      commands.push(command);
+      return Promise.resolve({ code: 0, stdout: `{"metadata":{"name":"l"}}`, stderr: "" });
+    },
+  } as Kubectl);
+  const object = { metadata: { name: "l", namespace: "n" } };
+  await client.create(leases, object);
+  await client.replace(leases, object);
+  const body = { apiVersion: "coordination.k8s.io/v1", kind: "Lease", ...object };
+  const path = "/apis/coordination.k8s.io/v1/namespaces/n/leases";
+  assertEquals(commands, [{ verb: "create", path, body }, { verb: "replace", path: `${path}/l`, body }]);
+});
+
 Deno.test("KubectlClient: an error has the status and the reason of the API server, and its words", async () => {
   const errorFor = async (stderr: string) => {
     const client = clientWith({ code: 1, stderr });
