@@ -319,12 +319,11 @@ export class VolumeReconciler {
   #requireAdopted({ metadata: { name }, spec: { adoptsVolume = "" } }: LvmVolume, { lv, ...located }: Volume): void {
     const adopted = this.#options.objects.get(adoptsVolume)?.status?.lvUUID;
     if (adoptsVolume === name || adopted === undefined || adopted === lv.uuid) return;
+    const path = lvPath({ lv, ...located });
     throw new StorageError(
       "Unavailable",
-      `creating volume ${name} from the logical volume of ${adoptsVolume}: ${
-        lvPath({ lv, ...located })
-      } has its tags from when ` +
-        "it was on this node; remove them",
+      `creating volume ${name} from the logical volume of ${adoptsVolume}: ${path} has its tags from when it was on this ` +
+        "node; remove them",
     );
   }
 

@@ -265,7 +265,8 @@ export const VOLUME_SNAPSHOTS: SnapshotKind<VolumeSnapshotContent> = {
     const { uid } = content.spec.volumeSnapshotRef;
     // before the content has a handle, it is that of the request
     const name = snapshotHandleOf(content) ?? (uid === undefined ? undefined : snapshotIdOf(snapshotNameOf(uid)));
-    return name === undefined ? [] : [await reader.get(lvmSnapshots, { name }) ?? []].flat();
+    const snapshot = name === undefined ? undefined : await reader.get(lvmSnapshots, { name });
+    return snapshot === undefined ? [] : [snapshot];
   },
   problemsOf: snapshotProblems,
   leftProblems: (state, object) => {

@@ -32,18 +32,12 @@ export async function explain(session: Session): Promise<number> {
   const resource = kind === "volumesnapshot" ? volumeSnapshots : volumeGroupSnapshots;
   return await session.show([{ resource, selection: { namespace } }], async (now) => {
     const at = { driver, namespace, name, now };
-    const answer = await (kind === "volumesnapshot"
-      ? explainSnapshot(VOLUME_SNAPSHOTS, client, at)
-      : explainSnapshot(GROUP_SNAPSHOTS, client, at));
+    const answer = kind === "volumesnapshot"
+      ? await explainSnapshot(VOLUME_SNAPSHOTS, client, at)
+      : await explainSnapshot(GROUP_SNAPSHOTS, client, at);
     const error = whyNothing(answer, { kind, namespace, name });
-    if (error !== undefined) {
-      throw error;
-    }
-    return {
-      data: answer,
-      text: ({ colours }) =>
-        answerText(answer, { colours, now }),
-    };
+    if (error !== undefined) throw error;
+    return { data: answer, text: ({ colours }) => answerText(answer, { colours, now }) };
   });
 }
 
