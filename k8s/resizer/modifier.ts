@@ -109,8 +109,9 @@ export class Modifier {
   }
 
   async #reconcile(key: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
-    const { claim, volume } = boundClaim(key, this.#options) ?? {};
-    if (claim === undefined || volume === undefined) return;
+    const bound = boundClaim(key, this.#options);
+    if (bound === undefined) return;
+    const { claim, volume } = bound;
     const step = nextModification(claim, { hasFinalError: this.#finalErrors.has(key) });
     if (step.action === "nothing") return;
     if (step.action === "cancel") return await this.#cancelModification(claim, signal);

@@ -114,8 +114,9 @@ export class Resizer {
   }
 
   async #reconcile(key: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
-    const { claim, volume } = boundClaim(key, this.#options) ?? {};
-    if (claim === undefined || volume === undefined) return;
+    const bound = boundClaim(key, this.#options);
+    if (bound === undefined) return;
+    const { claim, volume } = bound;
     if (hasStalePreResizeCapacity(claim, volume)) await this.#clearPreResizeCapacity(volume, signal);
     const bytes = needsExpansion(claim, volume)
       ? nextSize(claim, volume, { hasFinalError: this.#finalErrors.has(key) })
