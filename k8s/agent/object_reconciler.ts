@@ -298,7 +298,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
 
   /**
    * Writes the status that a report shows. It is not written over one that was written since it was decided, such as the
-   * refusal of a deletion: another report decides anew.
+   * refusal of a deletion: another report decides again.
    */
   async #writeObserved(object: T, status: S): Promise<void> {
     const marked = await this.#markCreated(object, status);

@@ -4,7 +4,7 @@ import { type LvmVolume, lvmVolumes } from "../api/lvm_objects.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { VolumeHolds } from "./volume_holds.ts";
 
-Deno.test("a volume that left the node and came back is held anew: its LV is another one", async () => {
+Deno.test("a volume that left the node and came back is held again: its LV is another one", async () => {
   const set: boolean[] = [];
   const client = { patch: () => Promise.resolve({}) } as unknown as ApiClient;
   const heldVolumes = {

@@ -17,7 +17,7 @@ export interface PatchWithRetryOptions<T> extends Pick<PatchOptions<T>, "subreso
 }
 
 /**
- * Changes an object at the revision that the change was decided on. When somebody was faster, it is decided anew, on the object
+ * Changes an object at the revision that the change was decided on. When somebody was faster, it is decided again, on the object
  * as it is then; an object of the same name that was made later is left alone.
  *
  * @param change what to change of the object as it is; `undefined` for nothing

@@ -166,7 +166,7 @@ function isHttpStatus(code: number): boolean {
   return code >= 100 && code <= 599;
 }
 
-/** Returns a number of seconds, from JSON or a header, in milliseconds; `undefined` when it is none, as a date. */
+/** Returns a number of seconds, from JSON or a header, in milliseconds; `undefined` when it is not one, as a date. */
 function retryAfterMs(seconds: unknown): number | undefined {
   const number = typeof seconds === "string" && /^\d{1,9}$/.test(seconds) ? Number(seconds) : seconds;
   return typeof number === "number" && number >= 0 && number < 1e9 ? number * 1000 : undefined;

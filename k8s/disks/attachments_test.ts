@@ -10,7 +10,7 @@ function attachment(name: string, nodeName: string, change: Partial<VolumeAttach
   return { metadata: { name }, spec, status: { attached: true }, ...change };
 }
 
-/** Returns what speaks against a disk with these names, of a node with these volumes. */
+/** Returns the objections to a disk with these names, of a node with these volumes. */
 async function objections(
   names: readonly string[],
   attached: readonly string[] = [],

@@ -4,7 +4,7 @@
  * @module
  */
 
-/** The number of values after which a pool starts anew. Values that are no longer in it are only not shared any more. */
+/** The number of values after which a pool starts again. Values that are no longer in it are only not shared any more. */
 const MAX_VALUES = 50_000;
 
 /** Shares texts, and small values that are never changed. */

@@ -108,7 +108,7 @@ async function requireAllowed(
     peer,
     options,
   );
-  // only now: who may read nothing causes no request
+  // only now: an agent that may read nothing causes no request
   const { status, spec } = await orAbsent(options.client.get(lvmNodes, { name: node })) ?? {};
   const expected = spec?.driverName === driver
     ? await fingerprintOfPem(status?.transfer?.certificate ?? "")

@@ -144,7 +144,7 @@ Deno.test("a third node with a stolen token can write its own LVMNode alone, and
   );
   const before = requests();
   assertEquals(await s.refusal({ node: "c" }, s.peerOf("c")), "Unavailable: there is no permission for node c yet");
-  assertEquals(requests(), before, "who may read nothing causes no request");
+  assertEquals(requests(), before, "an agent that may read nothing causes no request");
 });
 
 Deno.test("what is no permission allows nothing", async () => {

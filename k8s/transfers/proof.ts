@@ -57,7 +57,7 @@ function signedBytes(challenge: Bytes, fingerprint: string): Bytes {
   return concatenate(new TextEncoder().encode(`${PURPOSE}${fingerprint} `), challenge);
 }
 
-/** The maximum length of a certificate of an agent, as PEM: what is longer is none of ours. */
+/** The maximum length of a certificate of an agent, as PEM: what is longer is not ours. */
 const MAX_PEM_LENGTH = 4096;
 
 /** Returns the fingerprint of a certificate: the SHA-256 of its DER, in hexadecimal. */

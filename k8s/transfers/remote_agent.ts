@@ -71,7 +71,7 @@ export function formatAgentAddress({ ip, port }: AgentAddress): string {
   return `${ip.includes(":") ? `[${ip}]` : ip}:${port}`;
 }
 
-/** Parses an address; `undefined` when it is none. */
+/** Parses an address; `undefined` when it is not valid. */
 export function parseAgentAddress(text: string): AgentAddress | undefined {
   const [, ipv4, ipv6, digits] = /^(?:([\d.]+)|\[([\da-f:.]+)\]):([1-9]\d{0,4})$/i.exec(text) ?? [];
   const [ip, port] = [ipv4 ?? ipv6, Number(digits)];

@@ -78,7 +78,7 @@ export function importInProgress(
   const what = status?.state === "Undoing" ? "returned" : "imported";
   return problem("info", "BeingImported", object, {
     message:
-      `its PersistentVolume ${claim?.spec?.volumeName ?? ""} is made anew, because its volume is ${what}: LVMImport ` +
+      `its PersistentVolume ${claim?.spec?.volumeName ?? ""} is re-created, because its volume is ${what}: LVMImport ` +
       `${name}: ${importProgressText(self)}`,
     remedy:
       `Delete nothing: neither the claim, nor LVMImport ${name}, nor the LVMVolume. End the pods that use the claim; ` +
@@ -93,7 +93,7 @@ export function lostProblems(state: ClaimState, { spec }: PersistentVolumeClaim,
   const isKnown = unread.length === 0;
   return [problem("error", "ClaimLost", object, {
     message: `its PersistentVolume ${spec?.volumeName ?? ""} is gone` +
-      (isKnown ? "" : `, and ${unread.join(" and ")}, which might make it anew, are not read`),
+      (isKnown ? "" : `, and ${unread.join(" and ")}, which might re-create it, are not read`),
     remedy: isKnown
       ? "The claim is of no use any more: delete it and its pods. Its data may still be on the node, as an orphan."
       : "Delete nothing. Have somebody look who may read them: while a move or an import is under way, the claim is Lost.",
