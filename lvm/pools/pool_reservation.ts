@@ -80,7 +80,7 @@ export class PoolReservation {
     { uuid, name }: Pick<VolumeGroup, "uuid" | "name">,
     body: (group: VolumeGroup) => Promise<T>,
   ): Promise<T> {
-    return this.#bodies.run(uuid, async () => {
+    const run = async () => {
       this.#requireNotAllocating(uuid, name);
       const operation = `reading the thin pools of volume group ${name}`;
       const find = (current: readonly VolumeGroup[]) => {
@@ -92,13 +92,13 @@ export class PoolReservation {
       let group = find(this.#lvm.isCurrent(groups) ? groups : await this.#lvm.report());
       if (await this.#prepare(group)) group = find(await this.#lvm.report());
       this.#interruptedBefore.set(uuid, this.#lvm.interruptedChanges(group));
-      try {
-        return await body(group);
-      } catch (error) {
+      return await body(group);
+    };
+    return this.#bodies.run(uuid, () =>
+      run().catch((error) => {
         this.#waitForCommand(uuid, error);
         throw error;
-      }
-    });
+      }));
   }
 
   /**

@@ -23,6 +23,23 @@ Deno.test("nothing is allocated in a group's pools while an lvcreate that outlas
   assertEquals(await reservation.runExclusive(groups, data!, () => Promise.resolve("allocated")), "allocated");
 });
 
+Deno.test("nothing is changed in a group's pools while a command that prepares them outlasts its deadline", async () => {
+  const machine = new FakeMachine();
+  machine.addGroup("data", 1n << 30n);
+  const lvm = new Lvm(machine);
+  const lvremove = Promise.withResolvers<void>();
+  const late = new StorageError("StillRunning", "lvm lvremove", { completion: lvremove.promise });
+  const prepared = [Promise.reject<boolean>(late), Promise.resolve(false)];
+  const reservation = new PoolReservation(lvm, undefined, () => prepared.shift()!);
+  const groups = await lvm.report();
+  const run = () => reservation.runExclusive(groups, groups[0]!, () => Promise.resolve("changed"));
+  assertEquals(await assertRejects(run, StorageError), late);
+  assertEquals((await assertRejects(run, StorageError, "still running")).kind, "Busy");
+  lvremove.resolve();
+  await new Promise((resolve) => setTimeout(resolve));
+  assertEquals(await run(), "changed");
+});
+
 Deno.test("nothing is changed in the pools of a group that does not respond since the report, or is gone", async () => {
   const machine = new FakeMachine();
   for (const name of ["data", "other"]) machine.addGroup(name, 1n << 30n);
