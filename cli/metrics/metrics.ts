@@ -19,6 +19,17 @@ import { defined } from "../../base/defined.ts";
 import { type ClaimOf, type LastSurvey, lvmGauges, poolGauges, type ReadAtScrape } from "./lvm_metrics.ts";
 import manifest from "../../deno.json" with { type: "json" };
 
+type Counter = whole.Counter;
+const Counter: typeof whole.Counter = counter;
+
+type Gauge = whole.Gauge;
+const Gauge: typeof whole.Gauge = gauge;
+
+type Histogram = whole.Histogram;
+const Histogram: typeof whole.Histogram = histogram;
+
+const Registry: typeof whole.Registry = registry;
+
 /** Buckets in seconds: calls that only read take some milliseconds, an LVM command tenths of a second. */
 const DURATION_BUCKETS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
 
@@ -258,19 +269,3 @@ export class Metrics {
     return new Gauge({ name, help, labelNames, registers: [this.#registry], ...defined({ collect }) });
   }
 }
-
-/** A number that only grows. */
-export type Counter<T extends string = string> = whole.Counter<T>;
-export const Counter: typeof whole.Counter = counter;
-
-/** A number. */
-export type Gauge<T extends string = string> = whole.Gauge<T>;
-export const Gauge: typeof whole.Gauge = gauge;
-
-/** Numbers of observations by size. */
-export type Histogram<T extends string = string> = whole.Histogram<T>;
-export const Histogram: typeof whole.Histogram = histogram;
-
-/** Metrics that are printed together. */
-export type Registry = whole.Registry;
-export const Registry: typeof whole.Registry = registry;
