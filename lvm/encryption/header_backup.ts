@@ -70,8 +70,9 @@ export async function recordAddedSlot(
   backup: HeaderBackup,
   added: readonly [slot: number, salt: string],
 ): Promise<HeaderBackup> {
-  const { lv, tags } = await activateHeaderBackup(lvm, volume, backup);
-  await lvm.changeTags(backup, markSlotAdded(tags, added), { uuid: lv.uuid });
+  const active = await activateHeaderBackup(lvm, volume, backup);
+  const { lv, tags } = active;
+  await lvm.changeTags(active, markSlotAdded(tags, added), { uuid: lv.uuid });
   const marked = await requireBackup(lvm, volume);
   if (marked.lv.uuid === lv.uuid && marked.tags.keys.added?.[0] === added[0]) return marked;
   throw new StorageError(
