@@ -26,9 +26,9 @@ import {
   type CheckResult,
   CHECKS,
   type Finding,
+  type HostFacts,
   type Level,
-  type Reading,
-  type Readings,
+  type ReadResult,
   type SocketState,
   type UdevState,
   worstLevel,
@@ -72,11 +72,11 @@ const REPORT_DEADLINE_MS = 20_000;
 /** Checks the machine. It never fails: what cannot be read is a finding. */
 export async function examine(options: DoctorOptions): Promise<Diagnosis> {
   const { driver, groups: wanted, socket } = options;
-  const readings = await readMachine(options);
-  const { survey } = readings;
+  const facts = await readMachine(options);
+  const { survey } = facts;
   const inventory = takeInventory("value" in survey ? survey.value.groups : [], createFinders(driver));
   const root = !("error" in survey && survey.error.kind === "FailedPrecondition");
-  const all = { ...readings, driver, wanted, inventory, socket, root };
+  const all = { ...facts, driver, wanted, inventory, socket, root };
   const results: Readonly<Record<CheckName, CheckResult>> = {
     tools: checkTools(all),
     kernel: checkKernel(all),
@@ -102,9 +102,9 @@ export async function examine(options: DoctorOptions): Promise<Diagnosis> {
 }
 
 /** What is read of the machine, before anything is decided from it. */
-type MachineReadings = Omit<Readings, "driver" | "root" | "wanted" | "inventory" | "socket">;
+type MachineFacts = Omit<HostFacts, "driver" | "root" | "wanted" | "inventory" | "socket">;
 
-async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions): Promise<MachineReadings> {
+async function readMachine({ exec: host, driver, groups: wanted }: DoctorOptions): Promise<MachineFacts> {
   const exec = execWith(host, (command) => ({ ...command, deadlineMs: COMMAND_DEADLINE_MS }));
   const [programs, version, configuration, kernel, devices, disks, stackedFilter, mounts, udev, report] = await Promise
     .all([
@@ -167,14 +167,14 @@ async function findHalfReencrypted(exec: Exec, lvs: readonly LogicalVolume[]): P
 }
 
 /** Reads a report, if necessary without locks: one command that hangs blocks all others. */
-async function readLvm(exec: Exec): Promise<{ survey: Reading<Survey>; lockStuck: boolean }> {
+async function readLvm(exec: Exec): Promise<{ survey: ReadResult<Survey>; lockStuck: boolean }> {
   const survey = await tryRead(() => readSurvey(exec, SURVEY_COMMAND));
   if ("value" in survey || !isTimeout(survey.error)) return { survey, lockStuck: false };
   const unlocked = await tryRead(() => readSurvey(exec, UNLOCKED_SURVEY_COMMAND));
   return "value" in unlocked ? { survey: unlocked, lockStuck: true } : { survey, lockStuck: false };
 }
 
-async function readKernel(exec: Exec): Promise<Pick<MachineReadings, "targets" | "modules" | "release">> {
+async function readKernel(exec: Exec): Promise<Pick<MachineFacts, "targets" | "modules" | "release">> {
   const [targets, release] = await Promise.all([
     tryRead(() => readDmTargets(exec)),
     tryRead(() => readKernelRelease(exec)),
@@ -204,7 +204,7 @@ async function readUdev(exec: Exec): Promise<UdevState> {
 }
 
 /** Reads what {@linkcode lockFolderCommand} prints; nothing without the directory, which LVM creates. */
-async function readLockFolder(exec: Exec, configuration: Reading<Configuration>): Promise<string> {
+async function readLockFolder(exec: Exec, configuration: ReadResult<Configuration>): Promise<string> {
   const folder = "value" in configuration ? configuration.value.value("global/locking_dir") : undefined;
   return folder === undefined ? "" : (await exec.run(lockFolderCommand(folder))).stdout;
 }
@@ -215,7 +215,7 @@ async function readSystemId(exec: Exec): Promise<string> {
   return /system ID:[ \t]*(\S*)/.exec(answer)?.[1] ?? "";
 }
 
-async function tryRead<T>(read: () => Promise<T>): Promise<Reading<T>> {
+async function tryRead<T>(read: () => Promise<T>): Promise<ReadResult<T>> {
   try {
     return { value: await read() };
   } catch (error) {

@@ -80,10 +80,10 @@ export interface CgroupHierarchy {
 }
 
 /** A value that was read from the machine, or the error why it could not be read. */
-export type Reading<T> = { readonly value: T } | { readonly error: StorageError };
+export type ReadResult<T> = { readonly value: T } | { readonly error: StorageError };
 
 /** What the checks decide from. */
-export interface Readings {
+export interface HostFacts {
   /** The driver's name. */
   readonly driver: string;
   /** True if the commands run as root: LVM and udev respond to nobody else. */
@@ -91,33 +91,33 @@ export interface Readings {
   /** The requested groups; `undefined` for those that the driver uses. */
   readonly wanted: GroupMatcher | undefined;
   /** The programs that are installed. */
-  readonly programs: Reading<ReadonlySet<string>>;
+  readonly programs: ReadResult<ReadonlySet<string>>;
   /** LVM's version, with that of the kernel's device-mapper. */
-  readonly version: Reading<LvmVersion>;
+  readonly version: ReadResult<LvmVersion>;
   /** LVM's settings. */
-  readonly configuration: Reading<Configuration>;
+  readonly configuration: ReadResult<Configuration>;
   /** The device-mapper targets that the kernel has now. */
-  readonly targets: Reading<ReadonlyMap<string, string>>;
+  readonly targets: ReadResult<ReadonlyMap<string, string>>;
   /** The probed modules that can be loaded. */
-  readonly modules: Reading<ReadonlySet<string>>;
+  readonly modules: ReadResult<ReadonlySet<string>>;
   /** The release of the kernel. */
-  readonly release: Reading<string>;
+  readonly release: ReadResult<string>;
   /** All devices of device-mapper. */
-  readonly devices: Reading<readonly MappedDevice[]>;
+  readonly devices: ReadResult<readonly MappedDevice[]>;
   /** The disks that the kernel has. */
-  readonly disks: Reading<readonly Disk[]>;
+  readonly disks: ReadResult<readonly Disk[]>;
   /** The filter by which LVM does not read devices over logical volumes for the driver. */
-  readonly stackedFilter: Reading<readonly string[]>;
+  readonly stackedFilter: ReadResult<readonly string[]>;
   /** The mount table. */
-  readonly mounts: Reading<readonly Mount[]>;
+  readonly mounts: ReadResult<readonly Mount[]>;
   /** The state of udev. */
-  readonly udev: Reading<UdevState>;
+  readonly udev: ReadResult<UdevState>;
   /** LVM's report. */
-  readonly survey: Reading<Survey>;
+  readonly survey: ReadResult<Survey>;
   /** True if LVM reported only without locks. */
   readonly lockStuck: boolean;
   /** The directory of locks, as `lockFolderCommand` describes it; empty while there is none. */
-  readonly lockFolder: Reading<string>;
+  readonly lockFolder: ReadResult<string>;
   /** The groups of the report that the driver uses. */
   readonly groups: readonly SurveyedGroup[];
   /** The driver's volumes and snapshots in the report. */
@@ -127,9 +127,9 @@ export interface Readings {
   /** The driver's LVs that are active. */
   readonly activeLvs: readonly LogicalVolume[];
   /** The block devices whose nodes are at the paths of those LVs. */
-  readonly deviceNodes: Reading<readonly BlockDevice[]>;
+  readonly deviceNodes: ReadResult<readonly BlockDevice[]>;
   /** The hierarchy of cgroup v2, if there is one. */
-  readonly hierarchy: Reading<CgroupHierarchy | undefined>;
+  readonly hierarchy: ReadResult<CgroupHierarchy | undefined>;
   /** The devices of LVs of the driver whose data is encrypted by two volume keys. */
   readonly halfReencrypted: ReadonlySet<string>;
   /** The driver's socket and its state; `undefined` when it cannot be inspected. */

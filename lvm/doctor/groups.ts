@@ -10,9 +10,9 @@ import {
   error,
   failureSummary,
   type Found,
+  type HostFacts,
   info,
   NO_REPORT,
-  type Readings,
   skippedCheck,
   warning,
 } from "./finding.ts";
@@ -33,8 +33,8 @@ const REPORTED_BY_FINDINGS =
   /couldn't find (?:device|all devices)|is missing PV|VG name .* is used by|duplicate VG name/i;
 
 /** Checks whether LVM would create a volume in the groups now. */
-export function checkGroups(readings: Readings): CheckResult {
-  const { survey, groups, wanted } = readings;
+export function checkGroups(facts: HostFacts): CheckResult {
+  const { survey, groups, wanted } = facts;
   if ("error" in survey) {
     // reported by the checks `tools` and `locks`
     if (survey.error.kind !== "CommandFailed") return skippedCheck(NO_REPORT);
@@ -57,7 +57,7 @@ export function checkGroups(readings: Readings): CheckResult {
       ...duplicateNames(survey.value.groups),
       ...(wanted === undefined ? groupsOfHost(survey.value.groups) : []),
       ...groups.flatMap((group) => groupFindings(group)),
-      ...foreignGroups(readings),
+      ...foreignGroups(facts),
       ...warnings,
     ],
   };
@@ -155,7 +155,7 @@ const CONTAINER_SYSTEM_IDS = new Map([
 ]);
 
 /** Finds groups of other hosts, or what makes those of this host look so. */
-function foreignGroups({ groups, systemId, configuration, mounts }: Readings): Found[] {
+function foreignGroups({ groups, systemId, configuration, mounts }: HostFacts): Found[] {
   const source = "value" in configuration ? configuration.value.value("global/system_id_source") : undefined;
   const chartValue = "value" in mounts && isInContainer(mounts.value)
     ? CONTAINER_SYSTEM_IDS.get(source ?? "none")
@@ -200,7 +200,7 @@ function missingPvsFinding({ name, pvs, missingPvs, lvs }: SurveyedGroup): Found
 const MIN_VOLUMES_LEFT = 50n;
 
 /** Checks for how many more volumes the metadata areas of the groups have space. */
-export function checkMetadata({ survey, groups }: Readings): CheckResult {
+export function checkMetadata({ survey, groups }: HostFacts): CheckResult {
   if ("error" in survey) return skippedCheck(NO_REPORT);
   const estimates = groups.map((group) => ({ ...group, volumesLeft: group.metadataFree / METADATA_BYTES_PER_VOLUME }));
   const findings = estimates.filter(({ volumesLeft }) => volumesLeft < MIN_VOLUMES_LEFT).map(

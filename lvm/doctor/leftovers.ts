@@ -17,9 +17,9 @@ import {
   error,
   failureSummary,
   type Found,
+  type HostFacts,
   info,
   NO_REPORT,
-  type Readings,
   skippedCheck,
   type UdevState,
   warning,
@@ -32,7 +32,7 @@ import { cowState } from "../inventory/snapshot_finder.ts";
 import { shellWord } from "../../base/text_table.ts";
 
 /** Checks whether udev runs as LVM expects it, and whether the device nodes exist. */
-export function checkUdev({ configuration, udev, activeLvs, deviceNodes, root }: Readings): CheckResult {
+export function checkUdev({ configuration, udev, activeLvs, deviceNodes, root }: HostFacts): CheckResult {
   const state = root && "value" in udev ? udev.value : undefined;
   const settings = "value" in configuration ? configuration.value : undefined;
   const findings = udevStates(state, settings);
@@ -76,8 +76,8 @@ function wrongDeviceNodes(activeLvs: readonly LogicalVolume[], deviceNodes: read
 }
 
 /** Checks what was left unfinished, and what the driver does not change. */
-export function checkLeftovers(readings: Readings): CheckResult {
-  const { survey, inventory, driver, devices, disks, mounts, socket, halfReencrypted } = readings;
+export function checkLeftovers(facts: HostFacts): CheckResult {
+  const { survey, inventory, driver, devices, disks, mounts, socket, halfReencrypted } = facts;
   const findings: Found[] = [];
   if ("value" in devices) findings.push(...suspendedDevices(devices.value));
   const onRemovedDisks = "value" in devices && "value" in disks

@@ -12,8 +12,8 @@ import {
   type CheckResult,
   failureSummary,
   type Found,
+  type HostFacts,
   info,
-  type Readings,
   warning,
 } from "./finding.ts";
 import type { Mount } from "../host/mounts.ts";
@@ -38,7 +38,7 @@ export async function readCgroupHierarchy(exec: Exec, mounts: readonly Mount[]):
  * Checks whether IO limits can be applied. In a cluster the limits are in LVMVolumes, so without limits in tags a
  * problem is only a note.
  */
-export function checkLimits({ mounts, hierarchy, inventory }: Readings): CheckResult {
+export function checkLimits({ mounts, hierarchy, inventory }: HostFacts): CheckResult {
   if ("error" in mounts) return { summary: "not checked", findings: [] }; // reported by the check `leftovers`
   const recorded = inventory.volumes.filter(({ tags }) => tags.limits !== undefined).length;
   const makeFinding = recorded > 0 ? warning : info;

@@ -12,9 +12,9 @@ import {
   type CheckResult,
   error,
   type Found,
+  type HostFacts,
   info,
   NO_REPORT,
-  type Readings,
   skippedCheck,
   warning,
 } from "./finding.ts";
@@ -41,8 +41,8 @@ const USES: Readonly<Record<ThinTool, string>> = {
  * Checks whether thin volumes can be created and thin pools repaired on this host, and whether pools have free space.
  * Problems are less severe on a host without thin pools.
  */
-export function checkPools(readings: Readings): CheckResult {
-  const { survey, groups, driver } = readings;
+export function checkPools(facts: HostFacts): CheckResult {
+  const { survey, groups, driver } = facts;
   if ("error" in survey) return skippedCheck(NO_REPORT);
   // the available virtual size is not checked here
   const pools = groups.flatMap((group) =>
@@ -53,11 +53,11 @@ export function checkPools(readings: Readings): CheckResult {
   const described = pools.map(({ group, name, state }) => `${group}/${name} (${state.toLowerCase()})`);
   return {
     summary: described.join(", ") || "none",
-    findings: [...missingModule(readings, used), ...missingTools(readings, used), ...pools.flatMap(poolFindings)],
+    findings: [...missingModule(facts, used), ...missingTools(facts, used), ...pools.flatMap(poolFindings)],
   };
 }
 
-function missingModule({ targets, modules }: Readings, used: boolean): Found[] {
+function missingModule({ targets, modules }: HostFacts, used: boolean): Found[] {
   // the check `kernel` reports that the targets cannot be listed
   if ("error" in targets || targets.value.has(THIN_TARGET)) return [];
   const loadable = "value" in modules ? modules.value : new Set<string>();
@@ -72,7 +72,7 @@ function missingModule({ targets, modules }: Readings, used: boolean): Found[] {
   return [used ? error(THIN_MODULE, found, install) : warning(THIN_MODULE, found, install)];
 }
 
-function missingTools({ programs, configuration }: Readings, used: boolean): Found[] {
+function missingTools({ programs, configuration }: HostFacts, used: boolean): Found[] {
   if ("error" in programs || "error" in configuration) return []; // reported by other checks
   const makeFinding = used ? warning : info;
   const settings = configuration.value;

@@ -14,9 +14,9 @@ import {
   error,
   failureSummary,
   type Found,
+  type HostFacts,
   info,
   NO_SETTINGS,
-  type Readings,
   skippedCheck,
   warning,
 } from "./finding.ts";
@@ -31,7 +31,7 @@ export function lockFolderCommand(folder: string): Command {
 }
 
 /** Checks whether LVM's commands exclude each other, and whether one of them hangs. */
-export function checkLocks({ configuration, mounts, survey, lockStuck, lockFolder }: Readings): CheckResult {
+export function checkLocks({ configuration, mounts, survey, lockStuck, lockFolder }: HostFacts): CheckResult {
   const findings: Found[] = [];
   if (lockStuck) {
     findings.push(error(
@@ -144,8 +144,8 @@ function mountOf(mounts: readonly Mount[], path: string): Mount | undefined {
 }
 
 /** Checks whether LVM uses all disks with its label, and activates the LVs that the driver creates. */
-export function checkFilters(readings: Readings): CheckResult {
-  const { configuration, mounts, disks, stackedFilter, survey, groups, driver } = readings;
+export function checkFilters(facts: HostFacts): CheckResult {
+  const { configuration, mounts, disks, stackedFilter, survey, groups, driver } = facts;
   if ("error" in configuration) return skippedCheck(NO_SETTINGS);
   const { value: settings } = configuration;
   const all = "value" in disks ? disks.value : [];

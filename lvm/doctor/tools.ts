@@ -6,7 +6,7 @@
 
 import { missingXfsFeatures } from "../settings/mkfs_defaults.ts";
 import { isNotInstalled, type Program, PROGRAMS } from "../exec.ts";
-import { type CheckResult, error, failureSummary, type Found, info, type Readings, warning } from "./finding.ts";
+import { type CheckResult, error, failureSummary, type Found, type HostFacts, info, warning } from "./finding.ts";
 
 /** The package that contains a program, and what needs the program. */
 interface ProgramPackage {
@@ -64,7 +64,7 @@ const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
 const OLDEST_LVM = "2.02.158";
 
 /** Checks whether every program of the closed list is installed, LVM is new enough, and the user is root. */
-export function checkTools({ programs, version, root }: Pick<Readings, "programs" | "version" | "root">): CheckResult {
+export function checkTools({ programs, version, root }: Pick<HostFacts, "programs" | "version" | "root">): CheckResult {
   const findings: Found[] = [];
   if (!root) {
     findings.push(
@@ -159,10 +159,10 @@ export function modulesToProbe(targets: ReadonlyMap<string, string>): string[] {
 }
 
 /** The input of {@linkcode checkKernel}. */
-export type KernelReadings = Pick<Readings, "targets" | "modules" | "version" | "release" | "root">;
+export type KernelFacts = Pick<HostFacts, "targets" | "modules" | "version" | "release" | "root">;
 
 /** Checks whether the kernel has device-mapper, and its targets for volumes and snapshots. */
-export function checkKernel({ targets, modules, version, release, root }: KernelReadings): CheckResult {
+export function checkKernel({ targets, modules, version, release, root }: KernelFacts): CheckResult {
   const driver = "value" in version ? version.value.dmDriver : undefined;
   const summary = `device-mapper ${driver ?? "of unknown version"}`;
   if (!root) return { summary: "not checked", findings: [info("device-mapper", "only root can check it")] };

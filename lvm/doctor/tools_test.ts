@@ -1,13 +1,13 @@
 import { assertEquals } from "@std/assert";
 import { StorageError } from "../../base/error.ts";
 import { PROGRAMS } from "../exec.ts";
-import { checkKernel, checkTools, type KernelReadings } from "./tools.ts";
+import { checkKernel, checkTools, type KernelFacts } from "./tools.ts";
 
 const ERROR = { error: new StorageError("Unavailable", "dmsetup targets: exit status 1: why") };
 
 const TARGETS = ["linear", "snapshot", "snapshot-origin", "striped", "raid"];
 
-function kernel(targets: readonly string[], more: Partial<KernelReadings> = {}) {
+function kernel(targets: readonly string[], more: Partial<KernelFacts> = {}) {
   return checkKernel({
     targets: { value: new Map(targets.map((name) => [name, "1.0.0"])) },
     modules: { value: new Set(["dm-mod"]) },
@@ -26,7 +26,7 @@ Deno.test("checkKernel() names the targets that the kernel has, and that of thin
 });
 
 Deno.test("checkKernel() only warns when targets cannot be listed by a device-mapper that answers", () => {
-  const levels = (more: Partial<KernelReadings>) => kernel([], more).findings.map(({ level }) => level);
+  const levels = (more: Partial<KernelFacts>) => kernel([], more).findings.map(({ level }) => level);
   assertEquals(levels({ targets: ERROR }), ["warning"]);
   assertEquals(levels({ targets: ERROR, version: ERROR }), ["error"]);
 });

@@ -26,7 +26,7 @@ import {
   withPools,
 } from "./pool.ts";
 
-/** What all need who change LVs of thin pools. */
+/** What each change of the LVs of a thin pool needs. */
 export interface PoolContext {
   /** LVM on this machine. */
   readonly lvm: Lvm;

@@ -35,7 +35,7 @@ async function run(machine: FakeMachine, ...args: string[]): Promise<void> {
   assertEquals((await machine.run({ program: "lvm", args, mutates: true })).code, 0, args.join(" "));
 }
 
-Deno.test("take() makes the LV of somebody else a volume with data, under the driver's name", async () => {
+Deno.test("import() makes the LV of somebody else a volume with data, under the driver's name", async () => {
   const { lv, group, lvm, finder, imported, from, request } = await setUp();
   const { uuid } = lv;
   for (const _ of [1, 2]) await imported.import(request({ erase: "none", shared: false }), from);
@@ -46,14 +46,14 @@ Deno.test("take() makes the LV of somebody else a volume with data, under the dr
   assertEquals([...group.tags], [USED + uuid]);
 });
 
-Deno.test("take() of a block volume records no filesystem, and that there is data", async () => {
+Deno.test("import() of a block volume records no filesystem, and that there is data", async () => {
   const { lv, group, lvm, finder, imported, from, request } = await setUp();
   await imported.import(request({ format: { state: "raw" } }), from);
   assertEquals(finder.require(await lvm.report(), ID).tags.format, { state: "raw" });
   assertEquals([...group.tags], [USED + lv.uuid]);
 });
 
-Deno.test("take() of an LV without a signature lets its first use format it, and records that it may have data", async () => {
+Deno.test("import() of an LV without a signature lets its first use format it, and records that it may have data", async () => {
   const { lv, group, lvm, finder, imported, from, request } = await setUp();
   lv.content.signatures = [];
   await imported.import(request(), from);
@@ -62,7 +62,7 @@ Deno.test("take() of an LV without a signature lets its first use format it, and
 });
 
 for (const other of ["linux_raid_member", "LVM2_member", "zfs_member", "crypto_LUKS", "bcache", "drbd"]) {
-  Deno.test(`take() refuses an LV that has a filesystem and is part of something else: ${other}`, async () => {
+  Deno.test(`import() refuses an LV that has a filesystem and is part of something else: ${other}`, async () => {
     const { lv, imported, from, request } = await setUp();
     lv.content.signatures.push({ type: other, uuid: "another" });
     const error = await assertRejects(() => imported.import(request(), from), StorageError, other);
@@ -70,7 +70,7 @@ for (const other of ["linux_raid_member", "LVM2_member", "zfs_member", "crypto_L
   });
 }
 
-Deno.test("take() accepts a further signature that is nobody's", async () => {
+Deno.test("import() accepts a further signature that is nobody's", async () => {
   const { lv, imported, from, request } = await setUp();
   lv.content.signatures.push({ type: "iso9660", uuid: "2020-01-01" });
   await imported.import(request(), from);
@@ -137,7 +137,7 @@ Deno.test("inspect() says what uses an LV, and import() and return() leave it th
   assertEquals([error.kind, lv.name], ["InUse", volumeLvName(ID)]);
 });
 
-Deno.test("take() leaves an LV that is opened after it was judged", async () => {
+Deno.test("import() leaves an LV that is opened after it was judged", async () => {
   const { machine, lv, imported, from, request } = await setUp();
   machine.fault = ({ args }) => {
     if (args[0] === "lvchange") machine.openDevice(`/dev/mapper/lvmvg-${NAME.replaceAll("-", "--")}`);
