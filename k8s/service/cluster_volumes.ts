@@ -387,7 +387,7 @@ export class ClusterVolumes implements VolumeService {
 
 /** Returns the failure of a request that another process began, and whose volume failed or is gone. */
 function recordedFailure(id: VolumeId, failed: LvmVolume | undefined): StorageError {
-  const { code = "NoSpace", message = "its node does not create it, and another one is chosen" } =
-    failed?.status?.error ?? {};
-  return reportedError({ code, message: `creating volume ${id}, which was requested before: ${message}` });
+  const error = failed?.status?.error ??
+    { code: "NoSpace" as const, message: "its node does not create it, and another one is chosen" };
+  return reportedError({ ...error, message: `creating volume ${id}, which was requested before: ${error.message}` });
 }

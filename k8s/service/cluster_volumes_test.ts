@@ -84,6 +84,19 @@ Deno.test("ClusterVolumes.create() does not begin a recorded request again whose
   assertEquals([error.kind, s.cluster.api.objects(lvmVolumes)], ["NoSpace", []]);
 });
 
+Deno.test("ClusterVolumes.create() gives the reason for which the volume of a recorded request has failed", async () => {
+  await using s = await setUp();
+  const volume = namedRequest("failed", 32n << 20n);
+  const error = { code: "NoSpace", reason: "PhysicalVolumesMissing", message: "a disk is missing" } as const;
+  const status = { state: "Failed", observedGeneration: 1, error } as const;
+  // of a node without an agent, so that nobody is waited for
+  s.cluster.api.put(lvmVolumes, { ...lvmVolumeFor(volume, { ...NODE, nodeName: "b" }), status });
+  await s.seen();
+  const creation = s.cluster.volumes.create(volume, { preferred: [] }, { isRecorded: true });
+  const { kind, reason } = await assertRejects(() => creation, StorageError, "requested before: a disk is missing");
+  assertEquals([kind, reason], ["NoSpace", "PhysicalVolumesMissing"]);
+});
+
 Deno.test("ClusterVolumes.delete() fails with Unavailable while the API server does not answer for what is not cached", async () => {
   let isAway = true;
   const wrap = (client: ApiClient) =>
