@@ -27,8 +27,11 @@ export interface TransportOptions {
 /** Milliseconds after which credentials are read again. Kubernetes replaces those of a pod long before they expire. */
 const CREDENTIAL_MAX_AGE_MS = 60_000;
 
-/** Milliseconds without a word after which the server is asked for a sign of life, as client-go does (ReadIdleTimeout). */
-const READ_IDLE_TIMEOUT_MS = 30_000;
+/**
+ * Milliseconds without a word after which the server is asked for a sign of life. With the time for the answer, less than the
+ * 30 s within which both processes are to detect that the server does not respond (docs/explanation/data-safety.md).
+ */
+const READ_IDLE_TIMEOUT_MS = 20_000;
 
 /** Milliseconds without an accepted request after which the server counts as unavailable. */
 const UNAVAILABLE_AFTER_MS = 60_000;
@@ -109,7 +112,7 @@ export class Transport implements Disposable {
 
   /**
    * Returns why the server cannot be used: it has accepted no request for a minute, although one is sent when nothing has
-   * come on a watch for half of it.
+   * come on a watch for a third of it.
    *
    * @returns a reason for people; `undefined` while the server can be used
    */
@@ -238,7 +241,7 @@ export class Transport implements Disposable {
     const timeoutMs = this.#options.pingTimeoutMs ?? 5_000;
     const deadline = new AbortController();
     const cancel = this.#clock.after(timeoutMs, () => deadline.abort(new Error(`no answer within ${timeoutMs} ms`)));
-    const pinged = this.#connection;
+    const pinged = await this.#connect().catch(() => this.#connection);
     try {
       // Any response proves that the connection works, an error too.
       const response = await this.fetch("/livez", { signal: deadline.signal });

@@ -1,12 +1,14 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { FakeClock } from "../../tests/fake/clock.ts";
+import { nextTurn } from "../../base/clock.ts";
+import { pollUntil } from "../../tests/rig/poll_until.ts";
 import { Transport } from "./transport.ts";
 
-function transport() {
+function transport(url = "http://127.0.0.1:1") {
   const clock = new FakeClock();
   const reconnects: string[] = [];
   const options = { userAgent: "denolith/test", clock, onReconnect: (reason: string) => void reconnects.push(reason) };
-  return { transport: new Transport({ url: "http://127.0.0.1:1" }, options), clock, reconnects };
+  return { transport: new Transport({ url }, options), clock, reconnects };
 }
 
 Deno.test("Transport looks after the connection until the last of its watches ends", () => {
@@ -37,4 +39,19 @@ Deno.test("Transport sends nothing after it was closed, and does not reconnect",
   const { signal } = new AbortController();
   await assertRejects(() => connection.fetch("/livez", { signal }), Error, "the client was closed");
   assertEquals(reconnects, []);
+});
+
+Deno.test("Transport notices within half a minute that the server does not answer any more", async () => {
+  using server = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { transport: connection, clock, reconnects } = transport(`http://127.0.0.1:${server.addr.port}`);
+  using watch = connection.registerWatch();
+  await clock.advance(20_000);
+  await nextTurn(); // it has asked for a sign of life
+  await clock.advance(9_999);
+  await pollUntil(() => Promise.resolve(watch.signal.aborted), {
+    action: "end the watch",
+    timeoutMs: 10_000,
+    intervalMs: 10,
+  });
+  assertEquals([watch.signal.reason.message, reconnects.length], ["no sign of life: no answer within 5000 ms", 1]);
 });
