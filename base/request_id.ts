@@ -24,6 +24,12 @@ export function withRequestId<T>(id: string | undefined, body: () => T): T {
   return id === undefined ? body() : storage.run(id, body);
 }
 
+/** Runs a function for several requests at once: the id is theirs, joined by commas. @param ids `undefined` for work without */
+export function withRequestIds<T>(ids: readonly (string | undefined)[], body: () => T): T {
+  const known = [...new Set(ids)].filter((id) => id !== undefined).join(",");
+  return storage.run(known === "" ? undefined : known, body);
+}
+
 /** Runs a function that works for no request, whatever request caused it. */
 export function withoutRequestId<T>(body: () => T): T {
   return storage.run(undefined, body);

@@ -12,6 +12,7 @@
 
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { lateCompletion, StorageError } from "../../base/error.ts";
+import { currentRequestId, withRequestIds } from "../../base/request_id.ts";
 import { lvremove, type LvremoveOptions, lvremoveTogether } from "../model/commands.ts";
 import type { VolumeGroup } from "../model/report.ts";
 
@@ -39,6 +40,8 @@ interface Waiting {
   readonly options: LvremoveOptions;
   /** The LV, as `vg/lv`. */
   readonly lv: string;
+  /** The id of the request that it is for, since the command may run within another one. */
+  readonly requestId: string | undefined;
   readonly removal: PromiseWithResolvers<boolean>;
 }
 
@@ -73,7 +76,7 @@ export class Removals {
    */
   async remove(group: VolumeGroup, options: LvremoveOptions, lv: string): Promise<boolean> {
     const waiting = this.#waiting.get(group.uuid);
-    const removal: Waiting = { group, options, lv, removal: Promise.withResolvers() };
+    const removal: Waiting = { group, options, lv, requestId: currentRequestId(), removal: Promise.withResolvers() };
     if (waiting !== undefined) {
       waiting.push(removal);
     } else {
@@ -107,7 +110,10 @@ export class Removals {
     let areRemoved: readonly boolean[] = [];
     try {
       const parts = removals.map(({ options, lv }) => lvremove(options, lv));
-      areRemoved = await this.#runner.removeTogether(group, lvremoveTogether(removals), parts);
+      areRemoved = await withRequestIds(
+        removals.map(({ requestId }) => requestId),
+        () => this.#runner.removeTogether(group, lvremoveTogether(removals), parts),
+      );
       this.#msPerLv = (this.#clock.now() - startedAt) / removals.length;
     } catch (error) {
       if (lateCompletion(error) !== undefined) {
@@ -123,14 +129,15 @@ export class Removals {
   /** Removes each LV by a command of its own. @returns whether a command hangs: none runs after it */
   async #removeEach(removals: readonly Waiting[]): Promise<boolean> {
     let hangs = false;
-    for (const { group, options, lv, removal } of removals) {
+    for (const { group, options, lv, requestId, removal } of removals) {
       if (hangs) {
         removal.reject(hangingError(lv));
         continue;
       }
       const startedAt = this.#clock.now();
       try {
-        removal.resolve(await this.#runner.removeOne(group, lvremove(options, lv)));
+        const remove = () => this.#runner.removeOne(group, lvremove(options, lv));
+        removal.resolve(await withRequestIds([requestId], remove));
         this.#msPerLv = this.#clock.now() - startedAt;
       } catch (error) {
         hangs = lateCompletion(error) !== undefined;

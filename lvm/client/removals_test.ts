@@ -3,6 +3,7 @@ import { FakeClock } from "../../tests/fake/clock.ts";
 import { nextTurn } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import type { VolumeGroup } from "../model/report.ts";
+import { currentRequestId, withRequestId } from "../../base/request_id.ts";
 import { type RemovalRunner, Removals } from "./removals.ts";
 
 const GROUP = { name: "data", uuid: "g" } as VolumeGroup;
@@ -55,6 +56,19 @@ Deno.test("a command removes at most 16 LVs, and no more than it removes in two 
   setMs(5_000);
   await remove("a", "b", "c");
   assertEquals(sizes(), [1, 1, 1]);
+});
+
+Deno.test("a command runs with the ids of the requests that it removes LVs for", async () => {
+  const ids: (string | undefined)[] = [];
+  const { remove } = harness((lvs) => {
+    ids.push(currentRequestId());
+    return lvs.map((lv) => lv !== "data/c" || lvs.length === 1);
+  });
+  await Promise.all([
+    ...["first", "second", "third"].map((id, index) => withRequestId(id, () => remove("abc"[index]!))),
+    remove("d"),
+  ]);
+  assertEquals(ids, ["first", "second,third", "third"]);
 });
 
 Deno.test("a group does not wait for another one", async () => {

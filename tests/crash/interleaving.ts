@@ -65,7 +65,7 @@ class ScheduledExec implements Exec {
 
   async run(command: Command): Promise<Output> {
     if (this.isCrashed) return await PENDING_FOREVER;
-    const end = this.#fail(() => this.overlaps.start(command, currentRequestId()));
+    const end = this.#fail(() => this.overlaps.start(command, currentRequestId()?.split(",") ?? []));
     await this.#scheduler.schedule(DONE, describeCommand(command));
     if (this.isCrashed) return await PENDING_FOREVER;
     if (this.#commandCount++ === this.#crash?.after) return await this.#crashIn(command, this.#crash);

@@ -22,8 +22,8 @@ export interface Targets {
 /** An LV in use by a command, and then by the call of the command until the call ends. */
 interface Use {
   readonly mode: keyof Targets;
-  /** The call; `undefined` for work in the background. */
-  readonly call: string | undefined;
+  /** The calls that have not ended; `undefined` for work in the background. A command may remove LVs for several calls. */
+  readonly calls: Set<string> | undefined;
   /** The command. */
   readonly by: string;
   readonly isLvm: boolean;
@@ -43,38 +43,42 @@ export class Overlaps {
   /**
    * Records that a command starts.
    *
-   * @param call the call that it works for; `undefined` for work in the background
+   * @param calls the calls that it works for; none for work in the background
    * @returns records that the command has ended
    * @throws {Error} when another one changes what it changes or reads, or reads what it changes
    */
-  start(command: Command, call: string | undefined): () => void {
+  start(command: Command, calls: readonly string[]): () => void {
     if (!command.mutates) return () => {};
     const { changes, reads } = targetsOf(this.#machine, command);
     // LVM reads no data in the background: it freezes a filesystem while it takes a snapshot, and leaves a device that is
     // active as it is when a driver that starts activates it.
-    const targets = { changes, reads: call === undefined && command.program === "lvm" ? [] : reads };
-    const by = `${call ?? "in the background"}: ${describeCommand(command)}`;
+    const isLvm = command.program === "lvm";
+    const isBackground = calls.length === 0;
+    const targets = { changes, reads: isBackground && isLvm ? [] : reads };
+    const by = `${isBackground ? "in the background" : calls.join(" and ")}: ${describeCommand(command)}`;
     const started = (["changes", "reads"] as const).flatMap((mode) =>
-      targets[mode].map((lv) => this.#add(lv, { mode, call, by, isLvm: command.program === "lvm", isRunning: true }))
+      targets[mode].map((lv) =>
+        this.#add(lv, { mode, calls: isBackground ? undefined : new Set(calls), by, isLvm, isRunning: true })
+      )
     );
     return () => {
       for (const use of started) use.isRunning = false;
       // A call that reads may let others change what it has read: a snapshot keeps it.
-      this.#remove((use) => started.includes(use) && (call === undefined || use.mode === "reads"));
+      this.#remove((use) => started.includes(use) && (isBackground || use.mode === "reads"));
     };
   }
 
   /** Records that a call has ended. */
   end(call: string): void {
-    this.#remove((use) => use.call === call);
+    this.#remove((use) => use.calls !== undefined && (use.calls.delete(call), use.calls.size === 0));
   }
 
   #add(lv: string, use: Use): Use {
     const uses = this.#uses.get(lv) ?? [];
     for (const other of uses) {
       if (other.mode === "reads" && use.mode === "reads") continue;
-      const areCalls = other.call !== undefined && use.call !== undefined;
-      if (areCalls ? other.call === use.call : !other.isRunning) continue;
+      const areCalls = other.calls !== undefined && use.calls !== undefined;
+      if (areCalls ? !other.calls.isDisjointFrom(use.calls) : !other.isRunning) continue;
       if (!areCalls && other.isLvm && use.isLvm) continue;
       throw new Error(`${lv}: ${use.by}, while it is in use by ${other.by}`);
     }
