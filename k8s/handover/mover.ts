@@ -130,8 +130,9 @@ function refusalOf(objects: MoveObjects, options: MoverOptions): string | undefi
   if (move.status?.persistentVolume !== undefined) return adopt ? adoptionRefusal(objects, agents) : undefined;
   const refusal = objectsRefusal(objects, driverName);
   if (refusal !== undefined || isHeldFor(move, volume) || objects.copy !== undefined) return refusal;
-  const isStarting = agentsRefusal(move, agents) === undefined && !isRegistered(targetNode, options);
-  if (isStarting && !adopt) return undefined; // it is waited for
+  if (!isRegistered(targetNode, options)) { // its agent may be starting, which is waited for
+    return adopt ? adoptionRefusal(objects, agents) : agentsRefusal(move, agents);
+  }
   return surroundingsRefusal(objects, {
     ...agents,
     targetVolumes: lvmVolumes.list().filter(({ spec }) => spec.nodeName === targetNode),
@@ -149,10 +150,11 @@ function guardStep(objects: MoveObjects, step: MoveStep, options: MoverOptions):
   const { self: move, volume, copy } = objects;
   const { targetNode, adopt } = move.spec;
   const isBeginning = step.do === "hold" || (step.do === "copy" && copy === undefined);
+  const mustBeRegistered = isBeginning || (step.do === "record" && adopt);
   const isRemoval = step.do === "remove source" && volume?.metadata.deletionTimestamp === undefined;
   const refusal = isRemoval && adopt ? adoptionRefusal(objects, agentsOf(move, options)) : undefined;
   if (refusal !== undefined) return { do: "stop removing", error: refused(refusal).error };
-  const message = isBeginning && !isRegistered(targetNode, options)
+  const message = mustBeRegistered && !isRegistered(targetNode, options)
     ? `waits until the driver is registered on node ${targetNode}`
     : isBeginning
     ? agentsRefusal(move, agentsOf(move, options))

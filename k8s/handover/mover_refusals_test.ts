@@ -75,7 +75,7 @@ Deno.test("a Mover counts what volumes of the other node alone take", async () =
   assertStringIncludes(status!.error!.message, "node b: ");
 });
 
-Deno.test("a Mover adopts a volume although the driver is not registered yet on the node with its disks", async () => {
+Deno.test("a Mover adopts a volume when the driver is registered on the node with its disks, whose agent restarts", async () => {
   await using s = await MoverHarness.start((s) => {
     s.remove(lvmNodes, "a");
     s.register("b", ["other"]);
@@ -84,8 +84,10 @@ Deno.test("a Mover adopts a volume although the driver is not registered yet on 
     s.restore(lvmVolumes, movableVolume({ metadata: { ...metadata, annotations } }));
   });
   s.addMove({ adopt: true });
-  const { status } = await s.waitForState("Failed");
-  assertStringIncludes(status!.error!.message, "d is not registered there");
+  await s.waitForMessage("waits until the driver is registered on node b");
+  assertEquals(s.move?.status?.persistentVolume, undefined);
+  s.register("b", ["other", "d"]);
+  await s.waitForState("Switching");
 });
 
 const SWITCHED = begun({ ...RECORD, state: "Switching" });
