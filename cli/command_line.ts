@@ -109,6 +109,16 @@ export interface Topic {
   readonly about: string;
   /** Words with their meanings, after the paragraphs. */
   readonly rows?: readonly (readonly [word: string, meaning: string])[];
+  /** Texts that `help TOPIC NAME` prints. */
+  readonly chapters?: Chapters;
+}
+
+/** Texts by their names. */
+export interface Chapters {
+  /** Returns the names. */
+  names(): readonly string[];
+  /** Returns a text for terminals; `undefined` if there is none of this name. */
+  text(name: string): string | undefined;
 }
 
 /** A program with subcommands. */
@@ -170,7 +180,7 @@ export async function exitStatusOf(body: () => Promise<number>, program = "denol
 /** A parsed command line: a subcommand with its flags, or the help of a subcommand, a topic, or the program. */
 export type Request =
   | { readonly kind: "run"; readonly name: string; readonly flags: Flags }
-  | { readonly kind: "help"; readonly topic?: string; readonly isRequested: boolean };
+  | { readonly kind: "help"; readonly topic?: string; readonly text?: string; readonly isRequested: boolean };
 
 /**
  * Parses a command line.
@@ -216,12 +226,19 @@ function subcommandFirst({ commands }: Program, args: readonly string[]): readon
 /** The words that ask for help, alone or followed by a subcommand or a topic. */
 export const HELP: readonly string[] = ["help", "--help", "-h"];
 
-function parseHelp(program: Program, [topic, unexpected]: readonly string[]): Request {
+function parseHelp(program: Program, [topic, ...more]: readonly string[]): Request {
+  const chapters = topic === undefined ? undefined : program.topics[topic]?.chapters;
+  const chapter = chapters === undefined ? undefined : more[0];
+  const unexpected = more[chapters === undefined ? 0 : 1];
   if (unexpected !== undefined) throw new UsageError(`help: unexpected argument ${quote(unexpected)}`);
   if (topic === undefined || HELP.includes(topic)) return { kind: "help", isRequested: true };
   const known = [...Object.keys(program.commands), ...Object.keys(program.topics)];
   if (!known.includes(topic)) throw unknownCommand(program, topic, known);
-  return { kind: "help", topic, isRequested: true };
+  if (chapter === undefined) return { kind: "help", topic, isRequested: true };
+  const text = chapters?.text(chapter);
+  if (text !== undefined) return { kind: "help", topic, text, isRequested: true };
+  const names = program.topics[topic]?.rows?.map(([name]) => name).join(", ");
+  throw new UsageError(`help ${topic}: unknown chapter ${quote(chapter)}: must be one of ${names}`);
 }
 
 function unknownCommand({ name }: Program, word: string, known: readonly string[]): UsageError {

@@ -2,11 +2,9 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { parse } from "@std/yaml";
 import { Controller, Identity, Node } from "../csi/proto/csi_pb.ts";
-import { anchors } from "../tests/meta/markdown.ts";
-import { CHART } from "./chart.ts";
+import { chapterCommand, chapters } from "../plugin/runbooks.ts";
+import { CHART, renderChart } from "./chart.ts";
 import { allMetrics } from "./reference/lists.ts";
-
-const ROOT = join(import.meta.dirname!, "..");
 
 /** Labels that come from where Prometheus found the target, not from the target: the PodMonitor's, and those of pods. */
 const TARGET_LABELS = ["namespace", "node", "pod"];
@@ -48,7 +46,7 @@ interface Rule {
   readonly expr: string;
   readonly for: string;
   readonly labels: { readonly severity: string };
-  readonly annotations: Readonly<Record<"summary" | "description" | "runbook_url", string>>;
+  readonly annotations: Readonly<Record<"summary" | "description" | "runbook", string>>;
 }
 
 interface Panel {
@@ -112,13 +110,29 @@ Deno.test("calls and results in alerts and dashboard are those that are counted"
 Deno.test("every alert has a severity, a description and a runbook", () => {
   const names = rules.map(({ alert }) => alert);
   assertEquals(new Set(names).size, names.length);
-  for (const { alert, labels: { severity }, annotations: { description, runbook_url: runbook } } of rules) {
+  for (const { alert, labels: { severity }, annotations: { description, runbook } } of rules) {
     assert(/^Denolith[A-Z]\w+$/.test(alert) && /^(?:critical|warning)$/.test(severity), alert);
     assert(description.endsWith("."), alert);
-    const [page, heading] = runbook.split("#");
-    assert(page!.startsWith("docs/guides/runbooks/"), runbook);
-    assert(anchors(Deno.readTextFileSync(join(ROOT, page!))).includes(`#${heading}`), runbook);
+    assert(chapters().has(runbook.replace("kubectl denolith help runbook ", "")), runbook);
   }
+});
+
+Deno.test("alerts have a link to the chapter that they name if docsUrl is set, and none otherwise", () => {
+  const annotations = (docsUrl: string) => {
+    const values = { docsUrl, metrics: { prometheusRule: { create: true } } };
+    const { spec } = parse(renderChart({ values }).get("prometheusrule.yaml")!) as {
+      spec: { groups: [{ rules: { annotations: Record<string, string> }[] }] };
+    };
+    return spec.groups[0].rules.map(({ annotations }) => annotations);
+  };
+  assertEquals(annotations("").flatMap(({ runbook_url }) => runbook_url ?? []), []);
+  const linked = annotations("https://git.example/denolith/docs");
+  for (const { runbook_url = "", runbook } of linked) {
+    const [, page, heading] = /^https:\/\/git\.example\/denolith\/docs\/(.*)#(.*)$/.exec(runbook_url) ?? [];
+    assertEquals(runbook, chapterCommand(heading ?? ""));
+    assertEquals(chapters().get(heading ?? "")?.page, page);
+  }
+  assertEquals(linked.length, rules.length);
 });
 
 Deno.test("panels of the dashboard lie side by side and not over each other", () => {

@@ -16,6 +16,7 @@ import {
   UsageError,
 } from "../cli/command_line.ts";
 import { choice, inWords, reasonText, SHELLS as SHELLS_OF_ALL } from "../cli/shared_flags.ts";
+import { chapterRows, chapters, chapterText } from "./runbooks.ts";
 import {
   CLAIM,
   CLAIM_OR_ALL,
@@ -366,6 +367,16 @@ export const PLUGIN: Program = {
         ],
         ...CACHE_VARIABLES,
       ],
+    },
+    runbook: {
+      summary: "What to do about a problem: the chapters of the runbooks, and the guides",
+      about:
+        "kubectl denolith help runbook NAME prints a chapter, as it is in this version. The last names are guides, and " +
+        "move/turn-transfers-on is one chapter of a guide.",
+      get rows() {
+        return chapterRows();
+      },
+      chapters: { names: () => [...chapters().keys()], text: chapterText },
     },
     filters: {
       summary: "How flags select what is shown",

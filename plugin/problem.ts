@@ -7,6 +7,7 @@
 import { defined } from "../base/defined.ts";
 import { type AnyCondition, conditionsOf } from "../k8s/api/conditions.ts";
 import type { ReasonDescription } from "../k8s/api/condition_reasons.ts";
+import { chapterName } from "./runbooks.ts";
 
 /** How bad a problem is. */
 export type Severity = "error" | "warning" | "info";
@@ -25,7 +26,7 @@ export interface Problem {
   readonly since?: string;
   /** What to do, in a sentence. */
   readonly remedy?: string;
-  /** The chapter of the runbooks, as `page.md#chapter`. */
+  /** The chapter of the runbooks or of a guide, by its name. */
   readonly runbook?: string;
 }
 
@@ -72,11 +73,10 @@ function plainText(markdown: string): string {
   return markdown.replace(/:? \[runbook\]\([^)]*\)/g, "").replace(/\[([^\]]*)\]\([^)]*\)/g, "$1").replaceAll("`", "");
 }
 
-/** Returns the chapter of the runbooks that a text in Markdown links to. */
+/** Returns the chapter that a text in Markdown links to. */
 function linkOf(markdown: string): { runbook: string } | undefined {
-  const [, runbook] = /\]\(\.\.\/guides\/([^)]+)\)/.exec(markdown) ?? [];
-  if (runbook === undefined) return undefined;
-  return { runbook: runbook.startsWith("runbooks/") ? runbook.slice("runbooks/".length) : `../${runbook}` };
+  const [, path] = /\]\(\.\.\/(guides\/[^)]+)\)/.exec(markdown) ?? [];
+  return path === undefined ? undefined : { runbook: chapterName(path) };
 }
 
 const SEVERITIES: readonly Severity[] = ["error", "warning", "info"];

@@ -71,7 +71,9 @@ async function propose(program: Program, words: readonly string[], source: NameS
     return proposeWords([...summaries(commands), ["help", "Show the help"], ...flagWords(STANDARD_FLAGS)], name);
   }
   if (HELP.includes(name)) {
-    return rest.length > 1 ? NOTHING : proposeWords([...summaries(commands), ...summaries(topics)], rest[0]!);
+    if (rest.length === 1) return proposeWords([...summaries(commands), ...summaries(topics)], rest[0]!);
+    const names = rest.length === 2 ? topics[rest[0]!]?.chapters?.names() ?? [] : [];
+    return { ...NOTHING, candidates: names.map((word) => [word]) };
   }
   const subcommand = Object.hasOwn(commands, name) ? commands[name]! : undefined;
   if (subcommand === undefined) return NOTHING;

@@ -8,6 +8,7 @@
 import { type MetricDescription, Metrics } from "../../cli/metrics/metrics.ts";
 import { code, listItem, sentence, termList } from "./markdown.ts";
 import { SYMPTOM_CHAPTERS, SYMPTOMS } from "../../plugin/diagnosis/symptoms.ts";
+import { chapters } from "../../plugin/runbooks.ts";
 import { SITUATIONS } from "../../tests/situations/all.ts";
 
 /** Returns the list of all metrics, in alphabetical order. */
@@ -38,10 +39,14 @@ export function allMetrics(): MetricDescription[] {
 
 /** Returns a list of the chapters of the runbooks, with the reasons that each describes. */
 export function reasonsList(): string {
-  return Object.entries(SYMPTOM_CHAPTERS).map(([name, link]) => {
+  return Object.entries(SYMPTOM_CHAPTERS).map(([name, heading]) => {
     const reasons = Object.entries(SYMPTOMS).filter(([, { chapters }]) => chapters.includes(name as never));
-    const title = link.replace(/^.*#/, "").replaceAll("-", " ");
-    return listItem(`[${title}](../guides/runbooks/${link}): ${reasons.map(([reason]) => code(reason)).join(", ")}`);
+    const title = heading.replaceAll("-", " ");
+    return listItem(
+      `[${title}](../${chapters().get(heading)!.page}#${heading}): ${
+        reasons.map(([reason]) => code(reason)).join(", ")
+      }`,
+    );
   }).join("\n");
 }
 

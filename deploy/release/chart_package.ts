@@ -6,6 +6,7 @@
 
 import { join } from "@std/path";
 import { parse, stringify } from "@std/yaml";
+import { defined } from "../../base/defined.ts";
 import { CHART } from "../chart.ts";
 import { makeTar, run } from "../process.ts";
 import type { ChangeKind, ChangelogEntry } from "./changelog.ts";
@@ -16,6 +17,7 @@ export interface ChartMetadata {
   readonly name: string;
   readonly version: string;
   readonly description: string;
+  readonly home?: string;
   readonly annotations: Readonly<Record<string, string>>;
 }
 
@@ -29,9 +31,14 @@ const HUB_KINDS: Readonly<Record<ChangeKind, string>> = {
   Security: "security",
 };
 
-/** Reads Chart.yaml, with the changes of the version as an annotation (Artifact Hub, annotations). */
-export async function chartMetadata({ changes }: ChangelogEntry): Promise<ChartMetadata> {
-  const metadata = parse(await Deno.readTextFile(join(CHART, "Chart.yaml"))) as ChartMetadata;
+/**
+ * Reads Chart.yaml, with the changes of the version as an annotation (Artifact Hub, annotations).
+ *
+ * @param home address of the documents, if they have one
+ */
+export async function chartMetadata({ changes }: ChangelogEntry, home?: string): Promise<ChartMetadata> {
+  const file = parse(await Deno.readTextFile(join(CHART, "Chart.yaml"))) as ChartMetadata;
+  const metadata = { ...file, ...defined({ home }) };
   const list = [...changes].flatMap(([kind, text]) =>
     listItems(text).map((description) => ({ kind: HUB_KINDS[kind], description }))
   );
@@ -45,6 +52,11 @@ function listItems(text: string): string[] {
   return [...text.matchAll(/^- (.*(?:\n {2}.*)*)/gm)].map(([, item]) => item!.replace(/\s+/g, " "));
 }
 
+/** Returns a text of the chart with the address of the documents as `docsUrl`, and before their paths. */
+export function withDocsUrl(text: string, url: string): string {
+  return text.replace(/^docsUrl: ""$/m, `docsUrl: ${url}`).replace(/(?<![\w/.])docs\/(?=[a-z])/g, `${url}/`);
+}
+
 /**
  * Packs the chart into a file, as `helm package` does. The same chart gives the same file.
  *
@@ -54,6 +66,12 @@ export async function packChart(metadata: ChartMetadata, temp: string, output: s
   const folder = join(temp, metadata.name);
   await run("copy the chart", "cp", ["-r", CHART, folder]);
   await Deno.writeTextFile(join(folder, "Chart.yaml"), stringify({ ...metadata }, { lineWidth: -1 }));
+  for (const name of ["README.md", "values.yaml"]) {
+    const path = join(folder, name);
+    if (metadata.home !== undefined) {
+      await Deno.writeTextFile(path, withDocsUrl(await Deno.readTextFile(path), metadata.home));
+    }
+  }
   const tar = join(temp, "chart.tar");
   await makeTar(temp, tar, { names: [metadata.name], options: ["--mode=u=rwX,go=rX"] }); // whatever the umask
   await gzip(tar, output);

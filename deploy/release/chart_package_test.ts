@@ -3,13 +3,16 @@ import { join } from "@std/path";
 import { parse } from "@std/yaml";
 import manifest from "../../deno.json" with { type: "json" };
 import { CHART } from "../chart.ts";
-import { chartMetadata } from "./chart_package.ts";
+import { run } from "../process.ts";
+import { chartMetadata, packChart } from "./chart_package.ts";
 
-const metadata = await chartMetadata({
+const ENTRY = {
   version: manifest.version,
   date: undefined,
-  changes: new Map([["Added", "- A thing\n  on two lines: with a colon.\n- Another."], ["Fixed", "No list."]]),
-});
+  changes: new Map([["Added", "- A thing\n  on two lines: with a colon.\n- Another."], ["Fixed", "No list."]] as const),
+};
+
+const metadata = await chartMetadata(ENTRY);
 
 Deno.test("the chart's icon is icon.svg", async () => {
   const [, icon] = (metadata as unknown as { icon: string }).icon.split("data:image/svg+xml;base64,");
@@ -42,4 +45,29 @@ Deno.test("chartMetadata() lists the changes of the version", () => {
     { kind: "added", description: "Another." },
   ]);
   assert(metadata.version === manifest.version);
+});
+
+Deno.test("packChart() writes the address of the documents, if there is one, wherever the chart names them", async () => {
+  const temp = await Deno.makeTempDir();
+  try {
+    const packed = async (home?: string) => {
+      const file = join(temp, "chart.tgz");
+      await packChart(await chartMetadata(ENTRY, home), temp, file);
+      const read = (name: string) => run("read the chart", "tar", ["-xOzf", file, `denolith/${name}`]);
+      return { home: parse(await read("Chart.yaml")), text: await read("README.md") + await read("values.yaml") };
+    };
+    const URL = "https://git.example/denolith/docs";
+    const [without, linked] = [await packed(), await packed(URL)];
+    assertEquals([without.home, linked.home].map((chart) => (chart as { home?: string }).home), [undefined, URL]);
+    assertEquals(without.text.includes("https://git.example"), false);
+    const count = without.text.split("docs/guides/").length;
+    assert(count > 10, "the chart names documents");
+    assertEquals(linked.text.split(`${URL}/guides/`).length, count);
+    assertEquals(
+      (parse(linked.text.slice(linked.text.indexOf("# Values of the chart"))) as { docsUrl: string }).docsUrl,
+      URL,
+    );
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
 });

@@ -6,6 +6,7 @@
 
 import { parseArgs } from "@std/cli/parse-args";
 import { dirname, join, resolve } from "@std/path";
+import { defined } from "../../base/defined.ts";
 import manifest from "../../deno.json" with { type: "json" };
 import { cacheFolder } from "../image/archive.ts";
 import { systemLayer } from "../image/system.ts";
@@ -31,6 +32,7 @@ The same commit and the same Debian packages give the same files, but for signat
 Flags:
   --arm64-deno VERSION  make the release for arm64, too, with this version of Deno: npm has none in ${DENO_VERSION}
   --key FILE            sign with this private key: ECDSA P-256 in PEM, without a password
+  --docs-url URL        write this address of docs/ at this commit into the chart, without a slash at the end
   --builder URI         say in the provenance who made the release (default: ${DEFAULT_BUILDER})
   --output DIR          make it in this folder instead; an older release there is replaced
   --tag                 tag the commit as v${manifest.version} at the end; it must have all changes
@@ -38,7 +40,7 @@ Flags:
 
 async function main(args: readonly string[]): Promise<void> {
   const parsed = parseArgs(args.filter((arg) => arg !== "--"), {
-    string: ["arm64-deno", "key", "builder", "output"],
+    string: ["arm64-deno", "key", "docs-url", "builder", "output"],
     boolean: ["help", "tag"],
     alias: { help: "h" },
     default: { builder: DEFAULT_BUILDER },
@@ -51,8 +53,12 @@ async function main(args: readonly string[]): Promise<void> {
   }
   const builder = parsed.builder as string;
   if (!URL.canParse(builder)) throw new UsageError(`--builder ${builder}: must be a URI`);
+  const docsUrl = parsed["docs-url"] as string | undefined;
+  if (docsUrl !== undefined && !/^https:\/\/\S*[^\s/]$/.test(docsUrl)) {
+    throw new UsageError(`--docs-url ${docsUrl}: must be a URL, without a slash at the end`);
+  }
   await release({
-    ...{ arm64, builder, keyFile: parsed.key as string | undefined, isTagged: parsed.tag === true },
+    ...{ arm64, docsUrl, builder, keyFile: parsed.key as string | undefined, isTagged: parsed.tag === true },
     folder: resolve(parsed.output as string | undefined ?? join(ROOT, "dist/release")),
   });
 }
@@ -60,6 +66,7 @@ async function main(args: readonly string[]): Promise<void> {
 /** What the command line asks for. */
 interface Request {
   readonly arm64: string | undefined;
+  readonly docsUrl: string | undefined;
   readonly builder: string;
   readonly keyFile: string | undefined;
   readonly isTagged: boolean;
@@ -67,7 +74,7 @@ interface Request {
   readonly folder: string;
 }
 
-async function release({ arm64, builder, keyFile, isTagged, folder }: Request): Promise<void> {
+async function release({ arm64, docsUrl, builder, keyFile, isTagged, folder }: Request): Promise<void> {
   const tag = `v${manifest.version}`;
   const source = await readSource();
   if (isTagged) await requireTaggable(source, tag);
@@ -81,7 +88,7 @@ async function release({ arm64, builder, keyFile, isTagged, folder }: Request): 
     const platforms = [await platform("x86_64", DENO_VERSION, temp)];
     if (arm64 !== undefined) platforms.push(await platform("aarch64", arm64, temp));
     const options = { folder, platforms, source, changes, builder, log: console.error };
-    const digests = await makeRelease(key === undefined ? options : { ...options, key });
+    const digests = await makeRelease({ ...options, ...defined({ key, docsUrl }) });
     for (const [name, digest] of Object.entries(digests)) console.log(`${name} ${digest}`);
   } finally {
     await Deno.remove(temp, { recursive: true });

@@ -5,6 +5,7 @@
  */
 
 import { join } from "@std/path";
+import { defined } from "../../base/defined.ts";
 import manifest from "../../deno.json" with { type: "json" };
 import { bundleDriver, bundlePlugin } from "../bundle.ts";
 import { makeTar } from "../process.ts";
@@ -52,6 +53,8 @@ export interface ReleaseOptions {
   readonly changes: ChangelogEntry;
   /** The private key in PEM; without it there are neither signatures nor provenance. */
   readonly key?: string;
+  /** Address of the documents of this version. */
+  readonly docsUrl?: string;
   /** A URI of who makes the release, for the provenance. */
   readonly builder: string;
   /** Called with a line for each step. */
@@ -94,6 +97,7 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
       const subjects = [...files, ...Object.entries(digests).map(subjectOf)];
       const statement = provenance({
         ...{ version: manifest.version, source: options.source, builder: options.builder, startedOn, subjects },
+        ...defined({ docsUrl: options.docsUrl }),
         architectures: options.platforms.map(({ arch }) => PLATFORM_NAMES[arch]),
         materials: await materialsOf(options.platforms),
         finishedOn: new Date(),
@@ -155,7 +159,7 @@ async function writeImage(options: ReleaseOptions, parts: string, whole: string)
 /** Writes the chart as a file and as a layout. @returns its digest */
 async function writeChart(options: ReleaseOptions, parts: string, whole: string): Promise<string> {
   options.log("release: chart");
-  const metadata = await chartMetadata(options.changes);
+  const metadata = await chartMetadata(options.changes, options.docsUrl);
   const file = join(whole, `${metadata.name}-${metadata.version}.tgz`);
   await packChart(metadata, parts, file);
   const layout = await OciLayout.create(join(whole, RELEASE_FILES.chart));

@@ -61,7 +61,7 @@ function withRemedy(cause: ApiError, { name, namespace }: SecretReference): ApiE
   const { status, reason, message } = cause;
   const remedy = status === 403
     ? `the controller may not read it: allow it to get ${name} by a Role in namespace ${namespace} ` +
-      '(docs/explanation/security.md, "Secrets"), or'
+      "(kubectl denolith help runbook security/secrets), or"
     : status === 404
     ? `it does not exist: create ${name} in namespace ${namespace}, or`
     : undefined;

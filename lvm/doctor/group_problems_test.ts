@@ -189,7 +189,13 @@ const GROUP_PROBLEMS: Problems = {
   ],
   "another LV has taken a volume's place": [
     ({ lv }) => lv.uuid = newUuid(),
-    ["leftovers", "error", id, /has taken its place/, /docs\/guides\/volume-repair.md/],
+    [
+      "leftovers",
+      "error",
+      id,
+      /has taken its place/,
+      /^vgchange --deltag denolith.used=\S+ data +\(if it is the right one/,
+    ],
   ],
   "two LVs have the tags of one volume": [
     ({ group, lv }) => group.lvs.push({ ...lv, name: "copy", uuid: newUuid(), active: false }),

@@ -155,7 +155,7 @@ function lost({ lost }: Inventory): Found[] {
       id,
       message,
       replaced
-        ? `see docs/guides/volume-repair.md, "Lost volume"`
+        ? `vgchange --deltag ${usedTag} ${group}   (if it is the right one: its data was copied there)`
         : `vgcfgrestore --list ${group}   (to restore it); vgchange --deltag ${usedTag} ${group}   (to forget it)`,
     )
   );

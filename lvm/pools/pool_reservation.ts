@@ -149,7 +149,7 @@ export class PoolReservation {
         `allocated ${formatBytes(allocatedVirtual(group, pool))}, and has ${
           formatBytes(available)
         } available; requested is ${formatBytes(bytes)}. ` +
-        `Extend the pool (lvextend), or set a higher overcommit ratio (docs/guides/thin-volumes.md)`,
+        `Extend the pool (lvextend), or set a higher overcommit ratio (its tag denolith.overcommit=RATIO)`,
     );
   }
 
@@ -170,7 +170,7 @@ export class PoolReservation {
       `${operation}: volume group ${group.name} has ${describeFree(group)}, so a new thin pool would have ${
         formatBytes(poolBytes)
       } and could allocate ${formatBytes(available)}; requested is ${formatBytes(bytes)}. ` +
-        "Extend the group (vgextend), or set a higher overcommit ratio (docs/guides/thin-volumes.md)",
+        "Extend the group (vgextend), or set a higher overcommit ratio (--thin-pool-overcommit)",
     );
   }
 

@@ -146,7 +146,7 @@ export function noControllerProblem(
       : `no ${what} is active: nobody holds its Lease`,
     ...defined({ since: renewTime }),
     remedy: "Look at the pods of the controller and its log: kubectl --namespace denolith-system get pods,leases",
-    runbook: "claims-and-pods.md#no-active-controller",
+    runbook: "no-active-controller",
   });
 }
 
@@ -195,7 +195,7 @@ export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unrea
       remedy: isGone
         ? `If the node is gone for good: kubectl denolith forget-node ${nodeName}`
         : "Find the pod of the node's agent in the driver's namespace, and read its log.",
-      runbook: "nodes-and-controllers.md#node-does-not-come-back",
+      runbook: "node-does-not-come-back",
     })];
   }
   if (agentStateOf(lvmNode, { agentLeases, now, unread }) !== "Silent") return [];

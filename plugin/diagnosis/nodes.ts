@@ -217,7 +217,7 @@ function viewProblems({ name, ready, agent, seen }: NodeView): Problem[] {
   return agent !== "NotReported" ? [] : [problem("error", "AgentNotReported", `node/${name}`, {
     message: "its agent has not reported yet",
     remedy: silenceRemedy(name),
-    runbook: "nodes-and-controllers.md#reconcile-failing",
+    runbook: "reconcile-failing",
   })];
 }
 
@@ -232,7 +232,7 @@ export function silenceProblem(name: string, ready: boolean | undefined, since: 
     remedy: isDown
       ? `Wait for the node. If it is gone for good: kubectl denolith forget-node ${name}`
       : silenceRemedy(name),
-    runbook: "nodes-and-controllers.md#node-does-not-come-back",
+    runbook: "node-does-not-come-back",
   });
 }
 
@@ -256,7 +256,7 @@ function groupProblems({ name, groups }: NodeView, disks: readonly NodeDisk[]): 
             ? ""
             : `; ${formatBytes(group.erasing)} become free when deleted volumes are erased`),
         ...{ remedy: fullRemedy(name, disks.find((disk) => disk.proposed && disk.volumeGroup === group.name)) },
-        runbook: "storage.md#volume-group-full",
+        runbook: "volume-group-full",
       }));
     }
     if (!group.writeable) {

@@ -90,7 +90,7 @@ function withoutAgent({ volumes }: ClusterState, nodes: readonly NodeView[]): Pr
         length === 1 ? "volume" : "volumes"
       }, and no LVMNode: the node is gone, or its agent`,
       remedy: `If it is gone for good: kubectl denolith forget-node ${name}`,
-      runbook: "nodes-and-controllers.md#node-does-not-come-back",
+      runbook: "node-does-not-come-back",
     })
   );
 }
@@ -106,7 +106,7 @@ function claimProblems({ pendingClaims, now }: ClusterState): Problem[] {
       : [problem("warning", "ClaimPending", `claim/${namespace}/${name}`, {
         message: "the claim is Pending, and the driver was asked for its volume",
         remedy: `kubectl denolith why ${name} --namespace ${namespace} names the cause.`,
-        runbook: "claims-and-pods.md#claim-stays-pending",
+        runbook: "claim-stays-pending",
         since,
       })]
   );

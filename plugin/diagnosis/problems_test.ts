@@ -51,10 +51,10 @@ function clientOf(lists: Readonly<Record<string, readonly object[]>>): ApiClient
 Deno.test("conditionProblem() leads to the chapter of the runbooks, or to another guide, that the description names", () => {
   const runbookOf = (meaning: string) =>
     conditionProblem(condition("A", "R"), ABOUT, { R: { meaning } as never }).runbook;
-  assertEquals(runbookOf("Bad: [runbook](../guides/runbooks/storage.md#full)"), "storage.md#full");
+  assertEquals(runbookOf("Bad: [runbook](../guides/runbooks/storage.md#full)"), "full");
   assertEquals(
     runbookOf("Bad: [runbook](../guides/node-maintenance.md#remove-a-dead-node)"),
-    "../node-maintenance.md#remove-a-dead-node",
+    "node-maintenance/remove-a-dead-node",
   );
   assertEquals(Object.keys(conditionProblem(condition("A", "R"), ABOUT)), ["object", "severity", "reason", "message"]);
 });
@@ -103,11 +103,11 @@ Deno.test("nodeProblems(): a volume group whose space is in a thin pool is full 
 Deno.test("volumeProblems(): only of a lost volume nothing is to be deleted before the runbook is read", () => {
   const runbooks = (...conditions: object[]) =>
     volumeProblems(volume(...conditions), "o").map(({ runbook }) => runbook);
-  assertEquals(runbooks(condition("Ready", "Lost")), ["storage.md#lost-volume"]);
+  assertEquals(runbooks(condition("Ready", "Lost")), ["lost-volume"]);
   for (const other of [condition("Ready", "Other"), condition("Healthy", "Other")]) {
     assertEquals(runbooks(other), [undefined]);
   }
-  assertEquals(runbooks(condition("Ready", "NoSpace")), ["claims-and-pods.md#claim-stays-pending"]);
+  assertEquals(runbooks(condition("Ready", "NoSpace")), ["claim-stays-pending"]);
 });
 
 Deno.test("snapshotViews() has a logical volume only of a snapshot that has one", () => {

@@ -11,16 +11,16 @@ import type { Problem, Severity } from "../problem.ts";
 /** The chapters of the runbooks that describe reasons, by what goes wrong. */
 export type SymptomChapter = keyof typeof SYMPTOM_CHAPTERS;
 
-/** The chapters, as the pages of the runbooks have them. */
+/** The names of the chapters. */
 export const SYMPTOM_CHAPTERS = {
-  pending: "claims-and-pods.md#claim-stays-pending",
-  expansion: "claims-and-pods.md#claim-does-not-expand",
-  limits: "claims-and-pods.md#io-limits-not-applied",
-  snapshot: "claims-and-pods.md#volumesnapshot-not-ready",
-  groupSnapshot: "claims-and-pods.md#volumegroupsnapshot-not-ready",
-  mount: "claims-and-pods.md#pod-cannot-mount-its-volume",
-  terminating: "claims-and-pods.md#volume-stays-terminating",
-  full: "storage.md#volume-group-full",
+  pending: "claim-stays-pending",
+  expansion: "claim-does-not-expand",
+  limits: "io-limits-not-applied",
+  snapshot: "volumesnapshot-not-ready",
+  groupSnapshot: "volumegroupsnapshot-not-ready",
+  mount: "pod-cannot-mount-its-volume",
+  terminating: "volume-stays-terminating",
+  full: "volume-group-full",
 } as const;
 
 /** What the runbooks say of a reason. */

@@ -34,8 +34,8 @@ Deno.test("withoutReason() leaves out the code at the end, and no other brackets
 
 Deno.test("adviceFor() names the chapter that was asked for, if it describes the reason", () => {
   const runbookOf = (...args: Parameters<typeof adviceFor>) => adviceFor(...args).runbook;
-  assertEquals(runbookOf("NoSpace", "snapshot"), "claims-and-pods.md#volumesnapshot-not-ready");
-  assertEquals(runbookOf("NoSpace", "mount"), "claims-and-pods.md#claim-stays-pending");
+  assertEquals(runbookOf("NoSpace", "snapshot"), "volumesnapshot-not-ready");
+  assertEquals(runbookOf("NoSpace", "mount"), "claim-stays-pending");
   assertEquals(adviceFor("SourceNotReady").severity, "info");
   assertEquals([adviceFor("CommandFailed"), adviceFor("toString")], [{}, {}]);
 });

@@ -170,7 +170,7 @@ export function heldProblems(volume: LvmVolume, object: string, now: Date): Prob
     message: "nobody can use the volume, because it is held for a move that does not end",
     remedy: "kubectl denolith why CLAIM says what the move waits for; kubectl denolith move CLAIM --cancel undoes it.",
     since,
-    runbook: "../move.md#when-it-does-not-go-on",
+    runbook: "move/when-it-does-not-go-on",
   })];
 }
 
@@ -205,11 +205,11 @@ function managedProblems(
     return {
       ...problem,
       ...(forgotten === undefined
-        ? { remedy: "Do not delete anything before you have read the runbook.", runbook: "storage.md#lost-volume" }
+        ? { remedy: "Do not delete anything before you have read the runbook.", runbook: "lost-volume" }
         : {
           reason: "NodeForgotten",
           remedy: "Delete the claim and its pods to have a new volume. If the node comes back, so does this one.",
-          runbook: "../node-maintenance.md#remove-a-dead-node",
+          runbook: "node-maintenance/remove-a-dead-node",
         }),
     };
   });

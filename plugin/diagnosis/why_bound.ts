@@ -73,7 +73,7 @@ function missingVolume(state: ClaimState, object: string): Problem[] {
     message: `PersistentVolume ${persistentVolume.metadata.name} names the volume ` +
       `${persistentVolume.spec?.csi?.volumeHandle}, and there is no LVMVolume of this name`,
     remedy: "Its logical volume may still be there, as an orphan.",
-    runbook: "../volume-repair.md#orphans",
+    runbook: "volume-repair/orphans",
   })];
 }
 

@@ -31,7 +31,7 @@ export const GROUP_SNAPSHOTS: SnapshotKind<VolumeGroupSnapshotContent> = {
     message: "nobody has taken the VolumeGroupSnapshot: it has no content and no events, so no snapshot-controller " +
       "with the feature gate CSIVolumeGroupSnapshot runs",
     remedy: "Start the snapshot-controller with this gate.",
-    runbook: "../snapshots.md#group-snapshots",
+    runbook: "snapshots/group-snapshots",
   },
   remedy: "Wait. If it takes minutes, read the logs of the snapshot-controller and of the controller.",
   contentNameOf: () => undefined,

@@ -14,7 +14,7 @@ import { lvmImports } from "../../k8s/handover/imports.ts";
 import { importProgressText } from "../import/text.ts";
 import type { PersistentVolumeClaim } from "../../k8s/api/objects.ts";
 
-const RUNBOOK = "../move.md#when-it-does-not-go-on";
+const RUNBOOK = "move/when-it-does-not-go-on";
 
 /** Returns that a claim is being moved; `undefined` when it is not. */
 export function moveInProgress(
@@ -83,7 +83,7 @@ export function importInProgress(
     remedy:
       `Delete nothing: neither the claim, nor LVMImport ${name}, nor the LVMVolume. End the pods that use the claim; ` +
       "the next ones start when it is Bound again.",
-    runbook: "../import.md#when-it-does-not-go-on",
+    runbook: "import/when-it-does-not-go-on",
   });
 }
 
@@ -97,6 +97,6 @@ export function lostProblems(state: ClaimState, { spec }: PersistentVolumeClaim,
     remedy: isKnown
       ? "The claim is of no use any more: delete it and its pods. Its data may still be on the node, as an orphan."
       : "Delete nothing. Have somebody look who may read them: while a move or an import is under way, the claim is Lost.",
-    runbook: "../volume-repair.md#orphans",
+    runbook: "volume-repair/orphans",
   })];
 }

@@ -256,7 +256,7 @@ export const VOLUME_SNAPSHOTS: SnapshotKind<VolumeSnapshotContent> = {
   untaken: {
     message: "nobody has taken the VolumeSnapshot: it has no content and no events, so no snapshot-controller runs",
     remedy: "Install the snapshot-controller.",
-    runbook: "../snapshots.md#install-the-snapshot-controller",
+    runbook: "snapshots/install-the-snapshot-controller",
   },
   remedy: "Wait. If it takes minutes, read the log of the controller.",
   contentNameOf: (request) => (request as VolumeSnapshot).status?.boundVolumeSnapshotContentName,

@@ -31,9 +31,13 @@ import {
   type TopoLvmVolume,
   topoLvmVolumes,
 } from "../../k8s/handover/imports.ts";
+import { chapterCommand } from "../runbooks.ts";
 import { planImport } from "./plan.ts";
 import { placeOf } from "./place.ts";
 import { type ImportOptions, type ImportSources, originOf } from "./sources.ts";
+
+/** The command for the chapter about volumes that no claim has. */
+const BY_HAND = chapterCommand("storage-classes/existing-logical-volumes");
 
 /** A volume of somebody else. */
 export interface ForeignVolume {
@@ -169,7 +173,7 @@ function withoutVolume(origin: Extract<Origin, "OpenEBS" | "TopoLVM">, lists: Li
       reasons: [
         taken === undefined
           ? "no PersistentVolume is for it, and so no claim: use its logical volume by objects that are written by hand " +
-            `(docs/guides/storage-classes.md#existing-logical-volumes), or delete the object, and ${title} removes it`
+            `(${BY_HAND}), or delete the object, and ${title} removes it`
           : takenText(taken),
       ],
     };
@@ -209,6 +213,6 @@ export function overviewText(volumes: readonly ForeignVolume[]): string {
   return [
     ...(lines.length === 0 ? ["There are no volumes of other drivers that could be imported."] : lines),
     "",
-    "Logical volumes that no object names are not listed: see lvs on the nodes, and docs/guides/storage-classes.md#existing-logical-volumes.",
+    `Logical volumes that no object names are not listed: see lvs on the nodes, and ${BY_HAND}.`,
   ].join("\n");
 }

@@ -101,7 +101,7 @@ export function runPlugin(args: readonly string[], options: PluginOptions = {}):
     }
     const request = parseCommandLine(PLUGIN, args);
     if (request.kind === "help") {
-      terminal.print(helpText(PLUGIN, request.topic, helpColumns()));
+      terminal.print(request.text ?? helpText(PLUGIN, request.topic, helpColumns()));
       return request.isRequested ? EXIT.success : EXIT.usage;
     }
     const { flags } = request;

@@ -11,6 +11,7 @@ import type { Overview } from "../diagnosis/overview.ts";
 import type { Problem } from "../problem.ts";
 import type { SnapshotView, VolumeView } from "../diagnosis/volumes.ts";
 import type { Colours } from "../output.ts";
+import { chapterCommand } from "../runbooks.ts";
 
 /** How a list is formatted. */
 export interface TableOptions {
@@ -223,14 +224,9 @@ export function problemsText(problems: readonly Problem[], { wide, colours, now 
       `${title}${age === "" ? "" : `, for ${age}`}`,
       ...wrapText("  ", message.trim().replace(/\s+/g, " ")), // a line feed could begin another problem
       ...(wide && remedy !== undefined ? wrapText("  ", remedy) : []),
-      ...(wide && runbook !== undefined ? [`  ${runbookPath(runbook)}`] : []),
+      ...(wide && runbook !== undefined ? [`  ${chapterCommand(runbook)}`] : []),
     ];
   });
-}
-
-/** Returns the path of a chapter of the runbooks in the repository. */
-export function runbookPath(runbook: string): string {
-  return runbook.startsWith("../") ? `docs/guides/${runbook.slice(3)}` : `docs/guides/runbooks/${runbook}`;
 }
 
 function countsText(counts: Readonly<Record<string, number>>): string {

@@ -26,7 +26,7 @@ Deno.test("problemsText() has the remedy and the chapter of the runbooks with --
   const problem: Problem = {
     severity: "error",
     ...{ reason: "NoSpace", object: "claim/shop/db", message: "no space", remedy: "Add a disk." },
-    ...{ since: "2026-02-03T04:00:06Z", runbook: "storage.md#volume-group-full" },
+    ...{ since: "2026-02-03T04:00:06Z", runbook: "volume-group-full" },
   };
   const options = { colours: coloursOf({ hasColours: false }), now: NOW };
   const title = ["ERROR NoSpace claim/shop/db, for 5m", "  no space"];
@@ -34,10 +34,8 @@ Deno.test("problemsText() has the remedy and the chapter of the runbooks with --
   assertEquals(problemsText([problem], { ...options, wide: true }), [
     ...title,
     "  Add a disk.",
-    "  docs/guides/runbooks/storage.md#volume-group-full",
+    "  kubectl denolith help runbook volume-group-full",
   ]);
-  const other = { ...problem, runbook: "../volume-repair.md#orphans" };
-  assertEquals(problemsText([other], { ...options, wide: true }).at(-1), "  docs/guides/volume-repair.md#orphans");
 });
 
 /** Returns a node that has a group with each of these percentages used, and a thin pool in the first. */

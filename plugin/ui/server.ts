@@ -6,7 +6,8 @@
 
 import { withinDeadline } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
-import { FILES } from "./files.ts";
+import { chapterText } from "../runbooks.ts";
+import { FILES, type PageFile } from "./files.ts";
 import { toJson } from "./cluster_page.ts";
 import { Gate, LOOPBACK } from "./gate.ts";
 
@@ -98,7 +99,7 @@ interface StreamOptions {
 
 function respond(request: Request, source: PageSource, options: StreamOptions): Response {
   const { pathname } = new URL(request.url);
-  const file = FILES[pathname];
+  const file = FILES[pathname] ?? chapterFile(pathname);
   const [, id] = /^\/live\/volumes\/([\w.-]+)$/.exec(pathname) ?? [];
   const follow = pathname === "/live/cluster" ? source.cluster : id === undefined ? undefined : source.volume(id);
   if (file === undefined && follow === undefined) return new Response("not found\n", { status: 404 });
@@ -106,6 +107,13 @@ function respond(request: Request, source: PageSource, options: StreamOptions): 
   const headers = { "content-type": `${type}; charset=utf-8` };
   if (request.method === "HEAD") return new Response(null, { headers });
   return new Response(typeof body === "string" ? body : eventStream(body, options), { headers });
+}
+
+/** Returns the chapter of the runbooks that is meant by a path. */
+function chapterFile(pathname: string): PageFile | undefined {
+  const [, name] = /^\/runbooks\/([\w/-]+)$/.exec(pathname) ?? [];
+  const text = name === undefined ? undefined : chapterText(name);
+  return text === undefined ? undefined : { type: "text/plain", text: `${text}\n` };
 }
 
 /** Returns the messages as server-sent events (HTML Living Standard, 9.2), until the reader or the server ends. */

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
 import { StorageError } from "../../base/error.ts";
+import { chapterText } from "../runbooks.ts";
 import { FILES } from "./files.ts";
 import { type Follow, SECURITY_HEADERS, servePage } from "./server.ts";
 
@@ -126,6 +127,18 @@ Deno.test("servePage(): HEAD starts no stream, and a path that is none of a volu
     const answer = await s.get(path);
     await answer.body?.cancel();
     assertEquals(answer.status, 404, path);
+  }
+});
+
+Deno.test("servePage() has the chapters of the runbooks as plain text", async () => {
+  await using s = await setUp();
+  const answer = await s.get("/runbooks/move/turn-transfers-on");
+  assertEquals(answer.headers.get("content-type"), "text/plain; charset=utf-8");
+  assertEquals(await answer.text(), `${chapterText("move/turn-transfers-on")}\n`);
+  for (const path of ["/runbooks/", "/runbooks/nothing", "/runbooks/../main.js%00"]) {
+    const { status, body } = await s.get(path);
+    await body?.cancel();
+    assertEquals(status, 404, path);
   }
 });
 

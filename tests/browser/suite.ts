@@ -241,6 +241,17 @@ for (const scheme of ["light", "dark"] as const) {
   }
 }
 
+Deno.test("a problem leads to the chapter of the runbooks, which the page's own server has", async () => {
+  await using s = await setUp({ trouble: true, nodes: 9 });
+  await s.browser.evaluate(`document.querySelectorAll("#problems summary").forEach((summary) => summary.click())`);
+  await s.browser.until(`document.querySelector('#problems a[target="_blank"]')`);
+  const missing = await s.browser.evaluate<string[]>(
+    `Promise.all([...document.querySelectorAll('#problems a[target="_blank"]')].map(async ({ href, textContent }) =>
+      (await (await fetch(href)).text()).startsWith("#") ? [] : [textContent])).then((links) => links.flat())`,
+  );
+  assertEquals(missing, []);
+});
+
 Deno.test("the page says that denolith ui has ended", async () => {
   await using browser = await Chromium.start();
   {

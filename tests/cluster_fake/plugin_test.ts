@@ -87,7 +87,7 @@ Deno.test("kubectl denolith status: names what is wrong, the worst first, with i
   assert(output.includes(`ERROR NodeDown node/n2, for ${formatAge(seen, now)}\n`), output);
   assertMatch(
     output,
-    /ERROR Lost claim\/shop\/db, for 6m40s\n {2}.*\n(.*\n)*? {2}docs\/guides\/runbooks\/storage\.md#lost-volume/,
+    /ERROR Lost claim\/shop\/db, for 6m40s\n {2}.*\n(.*\n)*? {2}kubectl denolith help runbook lost-volume/,
   );
 });
 

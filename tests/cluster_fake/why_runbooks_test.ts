@@ -57,7 +57,7 @@ Deno.test("why: the node of a Lost volume was forgotten", async () => {
   const { problems } = await harness.why();
   assertEquals([problems[0]!.reason, problems[0]!.runbook], [
     "NodeForgotten",
-    "../node-maintenance.md#remove-a-dead-node",
+    "node-maintenance/remove-a-dead-node",
   ]);
   assertMatch(problems[0]!.remedy!, /^Delete the claim and its pods/);
 });

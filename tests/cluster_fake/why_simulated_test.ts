@@ -100,7 +100,7 @@ Deno.test("why: a Lost volume, and its deletion", async () => {
   assertMatch(problems[0]!.message, /logical volume/);
   const { output } = await s.plugin(["why", "data"]);
   assertMatch(output, /claim\/default\/data is Bound\n\nERROR Lost claim\/default\/data/);
-  assertMatch(output, /docs\/guides\/runbooks\/storage\.md#lost-volume/);
+  assertMatch(output, /kubectl denolith help runbook lost-volume$/m);
 });
 
 Deno.test("why: there is no such claim, and nothing is left of one", async () => {

@@ -11,6 +11,7 @@ export const OTHER_VALUES: Values = {
   global: { imageRegistry: "registry.example" },
   commonLabels: { "example.com/team": "storage" },
   driverName: "storage.example",
+  docsUrl: "https://example.com/denolith/docs",
   kubeletDir: "/var/lib/k0s/kubelet",
   volumeGroups: ["data", "/fast-.*/"],
   diskRules: ["data=/nvme-.*/;min=100Gi;rotational=no", "slow=/ata-.*/"],
@@ -132,7 +133,7 @@ export const OTHER_VALUES: Values = {
       interval: "45s",
       relabelings: [{ regex: "a", action: "labeldrop" }],
     },
-    prometheusRule: { create: true, labels: { release: "prometheus" }, runbookUrl: "https://example.com/runbooks" },
+    prometheusRule: { create: true, labels: { release: "prometheus" } },
     dashboard: { create: true, labels: { grafana_dashboard: "yes" } },
   },
 };

@@ -13,8 +13,8 @@ Deno.test("every alert has a test in which it does not fire, fires and clears", 
 });
 
 Deno.test("descriptions and runbooks have no values, so that each test of an alert names its summary alone", () => {
-  const templates = RULES.filter(({ annotations: { description, runbook_url } }) =>
-    `${description}${runbook_url}`.includes("{{")
+  const templates = RULES.filter(({ annotations: { description, runbook } }) =>
+    `${description}${runbook}`.includes("{{")
   );
   assertEquals(templates.map(({ alert }) => alert), []);
 });

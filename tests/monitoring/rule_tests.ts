@@ -15,7 +15,7 @@ export interface Rule {
   readonly expr: string;
   readonly for?: string;
   readonly labels: Readonly<Record<string, string>>;
-  readonly annotations: Readonly<Record<"summary" | "description" | "runbook_url", string>>;
+  readonly annotations: Readonly<Record<"summary" | "description" | "runbook", string>>;
 }
 
 /** The samples of series, one a minute from minute 0 on, by the name of the metric with its labels, in promtool's notation. */

@@ -99,15 +99,13 @@ function problemItem({ severity, reason, object, message, since, node, volume },
 function remedyOf({ remedy, runbook }) {
   return [
     ...(remedy === undefined ? [] : [element("p", { class: "muted" }, remedy)]),
-    ...(runbook === undefined
-      ? []
-      : [element("p", { class: "muted" }, "Runbook: ", element("code", {}, runbookPath(runbook)))]),
+    ...(runbook === undefined ? [] : [element("p", { class: "muted" }, "Runbook: ", chapterLink(runbook))]),
   ];
 }
 
-/** Returns the path of a chapter of the runbooks in the repository. @param {string} runbook */
-export function runbookPath(runbook) {
-  return runbook.startsWith("../") ? `docs/guides/${runbook.slice(3)}` : `docs/guides/runbooks/${runbook}`;
+/** Returns a link to a chapter, which the server of the page has, in a tab of its own. @param {string} name */
+function chapterLink(name) {
+  return element("a", { href: `/runbooks/${name}`, target: "_blank" }, name);
 }
 
 /** Returns how many problems there are of each kind. @param {readonly Problem[]} problems */
