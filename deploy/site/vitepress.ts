@@ -34,7 +34,7 @@ export async function removeDocuments(): Promise<void> {
 
 /** Copies the documents, and the pictures that they show, to where VitePress reads them. */
 export async function copyDocuments(): Promise<void> {
-  const files = [...["docs", "deploy/examples", "deploy/chart"].flatMap(filesIn), ...rootFiles()];
+  const files = [...["docs", "deploy/examples", "deploy/chart", "tests/record"].flatMap(filesIn), ...rootFiles()];
   for (const path of files.filter(isDocument)) {
     await Deno.mkdir(dirname(join(PAGES, path)), { recursive: true });
     await Deno.copyFile(join(ROOT, path), join(PAGES, path));

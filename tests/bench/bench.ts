@@ -7,11 +7,15 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { join } from "@std/path";
 import { bundle } from "../../deploy/bundle.ts";
+import { RecordedRun } from "../record/record.ts";
 import { ensureArtifact } from "../rig/artifact.ts";
 import { type MachineKind, runGuest } from "../rig/guest.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
 import type { BenchResult } from "./result.ts";
 import { tables } from "./table.ts";
+
+/** How many times each operation runs by default, and at least in a run that the record has. */
+const RUNS = 20;
 
 const HELP = `Usage: deno task bench [flags]
 
@@ -20,7 +24,7 @@ plain commands that an administrator would type. Takes some minutes; what it doe
 
 Flags:
   --machine KIND  the guest: uml (user-mode Linux, the default), or qemu, a machine that is emulated in software
-  --runs N        how many times each operation runs; 20 by default
+  --runs N        how many times each operation runs; ${RUNS} by default
   --json          print one JSON document instead of tables; its keys are in tests/bench/result.ts
   -h, --help      show this help`;
 
@@ -66,7 +70,7 @@ const flags = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
   boolean: ["help", "json"],
   string: ["machine", "runs"],
   alias: { h: "help" },
-  default: { machine: "uml", runs: "20" },
+  default: { machine: "uml", runs: String(RUNS) },
 });
 const [machine, runs] = [flags.machine as MachineKind, Number(flags.runs)];
 const KNOWN = ["_", "help", "h", "json", "machine", "runs"];
@@ -79,6 +83,8 @@ if (flags.help) {
   console.error(`bench: ${Deno.args.join(" ")}: not understood; see --help`);
   Deno.exitCode = 2;
 } else {
+  const run = await RecordedRun.begin();
   const result = await measure({ machine, runs }, (line) => console.error(line));
   console.log(flags.json ? JSON.stringify(result, undefined, 2) : tables(result));
+  if (runs >= RUNS) await run.pass("bench");
 }

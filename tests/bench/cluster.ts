@@ -10,6 +10,7 @@ import { DriverPods, SYSTEM_NAMESPACE } from "../cluster/suite/helpers/driver_po
 import { startController, startSidecar } from "../cluster/suite/helpers/host_processes.ts";
 import { ClaimTracker } from "../cluster/suite/helpers/claim_tracker.ts";
 import { CLUSTER_VARIABLE, TestNamespace } from "../cluster/suite/helpers/test_namespace.ts";
+import { RecordedRun } from "../record/record.ts";
 import { clusterPath } from "../cluster/cluster_status.ts";
 import type { AuditEvent } from "../rig/control_plane.ts";
 import { pidCommand } from "../rig/driver_process.ts";
@@ -25,6 +26,9 @@ import {
 import { measureMs, round } from "./statistics.ts";
 import { kibOf } from "./proc.ts";
 
+/** How many claims and pods there are by default, and at least in a run that the record has. */
+const USUAL = { claims: 30, pods: 10 };
+
 const HELP = `Usage: deno task bench:cluster [--claims N] [--pods N] [--in-pods] [--json]
 
 Measures, in the cluster of deno task cluster up, from claims to Bound and to nothing left: commands, requests, memory; beside
@@ -32,8 +36,8 @@ as many plain lvcreate, and beside the official csi-provisioner. Measures claims
 without a volume, and the processor time of the driver. Takes about twenty minutes, more when the sidecar must be built.
 
 Flags:
-  --claims N  how many claims, 30 by default
-  --pods N    how many pods, one after the other, 10 by default
+  --claims N  how many claims, ${USUAL.claims} by default
+  --pods N    how many pods, one after the other, ${USUAL.pods} by default
   --in-pods   leave out the controller on the host, and the official csi-provisioner: half the time
   --json      print one JSON document instead of a table; its keys are in tests/bench/cluster_result.ts
   -h, --help  show this help`;
@@ -173,7 +177,7 @@ if (import.meta.main) {
     boolean: ["json", "help", "in-pods"],
     string: ["claims", "pods"],
     alias: { h: "help" },
-    default: { claims: "30", pods: "10" },
+    default: { claims: String(USUAL.claims), pods: String(USUAL.pods) },
   });
   const isCount = (text: unknown) => /^[1-9]\d{0,2}$/.test(String(text));
   if (args.help || args._.length > 0 || !isCount(args.claims) || !isCount(args.pods)) {
@@ -181,6 +185,9 @@ if (import.meta.main) {
     Deno.exit(args.help ? 0 : 2);
   }
   if (!Deno.env.get(CLUSTER_VARIABLE)) Deno.env.set(CLUSTER_VARIABLE, clusterPath());
-  const result = await measure(Number(args.claims), Number(args.pods), args["in-pods"] === true);
+  const [claims, pods, isInPods] = [Number(args.claims), Number(args.pods), args["in-pods"] === true];
+  const run = await RecordedRun.begin();
+  const result = await measure(claims, pods, isInPods);
   console.log(args.json ? JSON.stringify(result, undefined, 2) : clusterTable(result));
+  if (!isInPods && claims >= USUAL.claims && pods >= USUAL.pods) await run.pass("bench:cluster");
 }

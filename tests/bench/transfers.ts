@@ -7,19 +7,23 @@
 
 import { parseArgs } from "@std/cli/parse-args";
 import { V8_FLAGS } from "../../deploy/launch.ts";
+import { RecordedRun } from "../record/record.ts";
 import { ensureTools } from "../rig/debian.ts";
 import { freePorts } from "../rig/free_ports.ts";
 import { pollUntil } from "../rig/poll_until.ts";
-import { run } from "../rig/process.ts";
+import { run as runProgram } from "../rig/process.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
 import { cpuOf } from "./proc.ts";
 import { measureMs, median, round } from "./statistics.ts";
 import { columns } from "./table.ts";
 
+/** The size and the number of runs by default, and at least in a run that the record has. */
+const USUAL = { mib: 1024, runs: 3 };
+
 const HELP = `Usage: deno task bench:transfers [--mib MIB] [--runs RUNS]
 
-  --mib MIB    the size of the snapshot, without zeros; 1024 by default
-  --runs RUNS  how often each way is measured, in turn; 3 by default
+  --mib MIB    the size of the snapshot, without zeros; ${USUAL.mib} by default
+  --runs RUNS  how often each way is measured, in turn; ${USUAL.runs} by default
 `;
 
 const END = new URL("transfer_end.ts", import.meta.url).pathname;
@@ -42,7 +46,7 @@ interface Files {
 
 /** Runs shell lines that fail when one of their commands does. */
 async function shell(what: string, script: string): Promise<void> {
-  await run(what, "bash", ["-c", `set -o pipefail; ${script}`]);
+  await runProgram(what, "bash", ["-c", `set -o pipefail; ${script}`]);
 }
 
 /** Copies by dd through a connection of netcat, and reads the copy back if asked to. */
@@ -113,7 +117,12 @@ if (import.meta.main) {
     console.log(HELP);
     Deno.exit(0);
   }
-  const [mib, runs] = [Number(args.mib ?? 1024), Number(args.runs ?? 3)];
+  const [mib, runs] = [Number(args.mib ?? USUAL.mib), Number(args.runs ?? USUAL.runs)];
+  if (args._.length > 0 || ![mib, runs].every((value) => Number.isInteger(value) && value > 0)) {
+    console.error(`bench:transfers: ${Deno.args.join(" ")}: not understood; see --help`);
+    Deno.exit(2);
+  }
+  const run = await RecordedRun.begin();
   await ensureTools([{ program: "nc", packages: ["netcat-openbsd"] }], (line) => console.error(line));
   await using temp = await TempFolder.create("/var/tmp", "denolith-transfers-");
   const files = { source: temp.file("source"), destination: temp.file("destination") };
@@ -146,4 +155,5 @@ if (import.meta.main) {
       ]),
     ]).join("\n"),
   );
+  if (mib >= USUAL.mib && runs >= USUAL.runs) await run.pass("bench:transfers");
 }

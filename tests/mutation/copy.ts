@@ -8,7 +8,7 @@ import { dirname, join } from "@std/path";
 import { cacheFolder, cacheKey } from "../rig/cache.ts";
 import { instrument, type InstrumentedFile, INSTRUMENTER_VERSION, type Mutant, placed } from "./instrument.ts";
 
-const PRODUCT = /^(?:(?:cli|csi|k8s|lvm)\/.*|main|mod)\.ts$/;
+const PRODUCT = /^(?:(?:base|cli|csi|k8s|lvm|plugin)\/.*|main|mod)\.ts$/;
 const NOT_PRODUCT = /_test\.ts$|_pb\.ts$|\.d\.ts$/;
 
 /** The folder of the cache that has the results, and what speeds up the next run. */

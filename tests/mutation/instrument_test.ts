@@ -45,6 +45,29 @@ Deno.test("instrument() changes conditions, the order of commands, bounds and op
   assertEquals(mutants.filter((mutant) => /^10 |^16 |1 > 0 →/.test(mutant)), []);
 });
 
+Deno.test("instrument() notes something only after the answer, and does not wait for it", async () => {
+  const mutants = await mutantsOf(`
+async function remove(key: string): Promise<void> {
+  waiting.set(key, 1);
+  const answer = await client.remove(key);
+  handle(answer);
+  state = await client.get(key);
+  log.info("sent");
+  await client.forget(key);
+  sum += 1;
+}
+`);
+  const swapped = mutants.filter((mutant) => mutant.includes("→ { ")).map((mutant) =>
+    [...mutant.replace(/^.*→ /, "").matchAll(/set|remove|handle|get|info|forget|sum/g)].join(" ")
+  );
+  assertEquals(swapped, [
+    "remove set handle get info forget sum",
+    "set remove get handle info forget sum",
+    "set remove handle get info sum forget",
+  ]);
+  assert(mutants.includes("8 remove: await client.forget(key) → client.forget(key)"), mutants.join("\n"));
+});
+
 Deno.test("instrument() removes the mark of a command that changes something, and not that of one that reads", async () => {
   const mutants = await mutantsOf(`
 run({ program: "dd", mutates: true });

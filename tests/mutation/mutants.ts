@@ -15,6 +15,11 @@ import { testsFor } from "./plan.ts";
 import { describeMutant, scoreMarkdown, scores, scoreTable } from "./report.ts";
 import { isKilled, Results, type Status } from "./results.ts";
 import { Lane } from "./lane.ts";
+import { RecordedRun } from "../record/record.ts";
+import { drawer } from "../rig/sample.ts";
+
+/** What a run of all code passes with: the part of the mutants that it tried and tests killed, in percent, and their number. */
+const PASS = { score: 90, tried: 1_000 };
 
 const HELP = `Usage: deno task mutants [-- [PATH...] [flags]]
 
@@ -25,7 +30,7 @@ changed code. A change (a mutant) that no test notices has survived: a test is m
   --survivors      Try only the mutants again that survived before
   --again          Try all mutants again, also those that were killed
   --thorough       Run all tests that reach a mutant. Otherwise the slowest are left out that do not fit in half a minute
-  --sample N       Try only one of N mutants: always the same ones; the others can be tried later
+  --sample N       Try only one of N mutants, drawn by the commit, or by the variable SAMPLE; the others can be tried later
   --report         Try nothing, only print what is known
   --list           Also print the mutants that survived
   --json           Print the scores as JSON
@@ -36,10 +41,12 @@ changed code. A change (a mutant) that no test notices has survived: a test is m
 Results are kept in RESULTS, so a run that was stopped continues
 where it was. A mutant is tried again when the function or constant changes that it is in.
 tests/mutation/equivalents.json has the mutants that change nothing, with the reasons.
+A run of all code passes when it has tried ${PASS.tried} mutants, and tests killed ${PASS.score} % of them.
 
 Examples:
   deno task mutants -- lvm/pools --list
-  deno task mutants -- csi/locks.ts --survivors`;
+  deno task mutants -- csi/service.ts --survivors
+  deno task mutants -- --again --sample 25`;
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 
@@ -49,18 +56,17 @@ interface Options {
   readonly lanes: number;
   /** Whether all tests are run that reach a mutant. */
   readonly isThorough: boolean;
-  /** One of so many mutants is tried. */
-  readonly sample: number;
+  /** Whether a mutant is in the sample. */
+  readonly isDrawn: (key: string) => boolean;
   readonly shouldTry: (status: Status | undefined) => boolean;
 }
 
 /** Returns the numbers of the mutants to try, file by file. */
-function selected({ mutants }: Copy, results: Results, { paths, sample, shouldTry }: Options): number[] {
+function selected({ mutants }: Copy, results: Results, { paths, isDrawn, shouldTry }: Options): number[] {
   return [...mutants.keys()].filter((number) => {
     const mutant = mutants[number]!;
     if (!isBelow(mutant, paths) || equivalentOf(mutant) !== undefined) return false;
-    if (parseInt(mutant.key, 16) % sample !== 0) return false; // a key is the beginning of a hash
-    return shouldTry(results.of(mutant)?.status);
+    return isDrawn(mutant.key) && shouldTry(results.of(mutant)?.status);
   });
 }
 
@@ -73,7 +79,7 @@ function equivalentOf(mutant: Mutant): Equivalent | undefined {
 }
 
 /** Tries the mutants, and adds their results. */
-async function tryAll(copy: Copy, numbers: number[], results: Results, options: Options): Promise<void> {
+async function tryAll(copy: Copy, numbers: number[], results: Results, options: Options): Promise<Progress> {
   const { paths, lanes } = options;
   const temp = await Deno.makeTempDir({ prefix: "denolith-mutants-" });
   const log = (line: string) => console.error(line);
@@ -90,6 +96,7 @@ async function tryAll(copy: Copy, numbers: number[], results: Results, options: 
         log(progressLine(copy.mutants[file[0]!]!.file, progress));
       }
     }));
+    return progress;
   } finally {
     await Deno.remove(temp, { recursive: true });
   }
@@ -156,6 +163,15 @@ function report(
   return problems.length > 0 ? 1 : 0;
 }
 
+/** Records a run of all code that passes. @returns the exit status */
+async function passes({ done, survived }: Pick<Progress, "done" | "survived">, run: RecordedRun): Promise<number> {
+  const killed = done - survived;
+  const isPass = done >= PASS.tried && killed / done >= PASS.score / 100;
+  if (isPass) await run.pass("mutants", { passed: killed });
+  else console.error(`no pass: ${killed} of ${done} killed, instead of ${PASS.score} % of at least ${PASS.tried}`);
+  return isPass ? 0 : 1;
+}
+
 async function main(): Promise<number> {
   const flags = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
     boolean: ["help", "survivors", "again", "thorough", "report", "list", "json", "markdown"],
@@ -171,21 +187,21 @@ async function main(): Promise<number> {
     paths: flags._.map((path) => String(path).replace(/^\.\//, "")),
     lanes: Number(flags.lanes ?? 2),
     isThorough: flags.thorough === true,
-    sample: Number(flags.sample ?? 1),
+    isDrawn: await drawer(Number(flags.sample ?? 1)),
     shouldTry: (status) => {
       if (flags.again === true) return true;
       return flags.survivors === true ? status !== undefined && !isKilled(status) : status === undefined;
     },
   };
+  const run = await RecordedRun.begin();
   const results = await Results.read(path);
   using copy = await makeCopy(ROOT);
-  if (!flags.report) {
-    const numbers = selected(copy, results, options);
-    if (numbers.length > 0) await tryAll(copy, numbers, results, options);
-  }
-  return report(copy, results, options.paths, {
+  const numbers = flags.report ? [] : selected(copy, results, options);
+  const tried = numbers.length > 0 ? await tryAll(copy, numbers, results, options) : { done: 0, survived: 0 };
+  const status = report(copy, results, options.paths, {
     ...{ list: flags.list === true, json: flags.json === true, markdown: flags.markdown === true },
   });
+  return flags.report || options.paths.length > 0 || status !== 0 ? status : await passes(tried, run);
 }
 
 if (import.meta.main) Deno.exit(await main());

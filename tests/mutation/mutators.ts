@@ -70,18 +70,30 @@ const statementRemoval: Mutator = {
   },
 };
 
-/** Swaps two neighboring statements that only await a call. */
+/**
+ * Swaps two neighboring statements of which one awaits something: what has to be written, noted or registered before an
+ * answer comes then is so after it.
+ */
 const statementOrder: Mutator = {
   name: "StatementOrder",
   *mutate({ node }) {
     if (node.type !== "BlockStatement") return;
     const body: Node[] = node.body;
     for (let index = 1; index < body.length; index++) {
-      if (!isAwaitedCall(body[index - 1]!) || !isAwaitedCall(body[index]!)) continue;
+      if (!areInAnyOrder(body[index - 1]!, body[index]!)) continue;
       const swapped = [...body];
       [swapped[index - 1], swapped[index]] = [body[index]!, body[index - 1]!];
       yield { type: "BlockStatement", body: swapped, directives: [] };
     }
+  },
+};
+
+/** Does not wait for a call whose value nothing uses. */
+const awaitRemoval: Mutator = {
+  name: "AwaitRemoval",
+  *mutate({ node, parent }) {
+    if (node.type !== "AwaitExpression" || parent?.type !== "ExpressionStatement") return;
+    if (node.argument.type === "CallExpression") yield node.argument;
   },
 };
 
@@ -133,7 +145,7 @@ function isReadingMark({ key, value }: Node): boolean {
 }
 
 const OWN: readonly Mutator[] = [
-  ...[statementRemoval, statementOrder, lockRemoval],
+  ...[statementRemoval, statementOrder, awaitRemoval, lockRemoval],
   ...[bound, ternaryCondition, propertyRemoval],
 ];
 
@@ -161,9 +173,44 @@ export const ignorer = {
   },
 };
 
-function isAwaitedCall(node: Node): boolean {
-  return node.type === "ExpressionStatement" && node.expression.type === "AwaitExpression" &&
-    node.expression.argument.type === "CallExpression";
+/** Reports whether both statements do something, one of them awaits, and neither declares a name that the other uses. */
+function areInAnyOrder(first: Node, second: Node): boolean {
+  const both = [first, second];
+  if (!both.every(acts) || !both.some(awaits)) return false;
+  return ![[first, second], [second, first]].some(([a, b]) => declaredNames(a!).some((name) => uses(b!, name)));
+}
+
+function awaits({ type, expression, declarations }: Node): boolean {
+  const values: (Node | null)[] = type === "ExpressionStatement"
+    ? [expression, expression.right ?? null]
+    : (declarations as Node[]).map(({ init }) => init);
+  return values.some((value) => value?.type === "AwaitExpression");
+}
+
+function acts({ type, expression, kind, declarations }: Node): boolean {
+  if (type === "VariableDeclaration") return /^(const|let)$/.test(kind) && awaits({ type, declarations });
+  if (type !== "ExpressionStatement") return false;
+  if (expression.type === "CallExpression") return !isLogCall(expression.callee);
+  return /^(Await|Assignment)Expression$/.test(expression.type);
+}
+
+function declaredNames({ type, declarations }: Node): string[] {
+  const names = (id: Node): string[] => {
+    if (id.type === "Identifier") return [id.name];
+    if (id.type === "ObjectPattern") {
+      return (id.properties as Node[]).flatMap((one) => names(one.value ?? one.argument));
+    }
+    if (id.type === "ArrayPattern") return (id.elements as (Node | null)[]).flatMap((one) => one ? names(one) : []);
+    return names(id.left ?? id.argument); // a default, or the rest
+  };
+  return type === "VariableDeclaration" ? (declarations as Node[]).flatMap(({ id }) => names(id)) : [];
+}
+
+/** Reports whether a name occurs below a node. */
+function uses(node: Node, name: string): boolean {
+  if (node.type === "Identifier" && node.name === name) return true;
+  const below = Object.entries(node).filter(([key]) => key !== "loc").flatMap(([, value]) => value);
+  return below.some((child) => typeof child?.type === "string" && uses(child, name));
 }
 
 function isLogCall(callee: Node): boolean {

@@ -13,6 +13,9 @@ import { TestRegistry } from "./registry.ts";
 /** The limit of a test without a mutant, in milliseconds. */
 const LIMIT_MS = 600_000;
 
+/** The limit of loading a file with a mutant, in milliseconds. */
+const LOAD_LIMIT_MS = 30_000;
+
 /** A test that takes less is run twice, to see whether it can be repeated in one process. In milliseconds. */
 const REPEATED_MS = 100;
 
@@ -85,7 +88,7 @@ async function tryMutant(mutant: number, tests: readonly TestToTry[]): Promise<R
     outcome: { status: "killed" | "timeout" | "survived"; by?: string; failure?: string; isSound: boolean },
   ) => ({ kind: "tried", ...outcome, rss: Deno.memoryUsage().rss }) as const;
   for (const { file, index, limitMs, hitLimit, checksLeaks } of tests) {
-    send({ kind: "begin", test: file, limitMs: LIMIT_MS });
+    send({ kind: "begin", test: file, limitMs: LOAD_LIMIT_MS });
     let test;
     try {
       test = (await registry.load(file))[index];
@@ -99,8 +102,8 @@ async function tryMutant(mutant: number, tests: readonly TestToTry[]): Promise<R
     if (outcome.isTimeout) return done({ status: "timeout", by, isSound: false });
     const failure = outcome.failure ?? (outcome.leaks && checksLeaks ? "resources were left open" : undefined);
     if (failure === undefined) continue;
-    send({ kind: "begin", test: by, limitMs: LIMIT_MS });
-    const isSound = fromStart >= 0 || (await registry.run(test, LIMIT_MS)).failure === undefined;
+    send({ kind: "begin", test: by, limitMs });
+    const isSound = fromStart >= 0 || (await registry.run(test, limitMs)).failure === undefined;
     return done({ status: "killed", by, failure, isSound });
   }
   return done({ status: "survived", isSound: true });

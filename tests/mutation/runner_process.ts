@@ -5,12 +5,13 @@
  */
 
 import { join } from "@std/path";
+import { defined } from "../../base/defined.ts";
 import { TextLineStream } from "./lines.ts";
 import { MESSAGE, type Reply, type Request } from "./messages.ts";
 import { MUTANT_VARIABLE } from "./switch.ts";
 
 /** The time that a process gets to say that a test hangs, in milliseconds and as a multiple of the limit. */
-const GRACE = { plusMs: 15_000, factor: 4 };
+const GRACE = { plusMs: 5_000, factor: 2 };
 
 /** The programs that tests run, besides Deno. A mutant can run no others. */
 const PROGRAMS: readonly string[] = ["dd", "df", "lsblk", "mkfifo", "ln"];
@@ -44,7 +45,8 @@ export class RunnerProcess implements AsyncDisposable {
         join(copy, "tests/mutation/runner.ts"),
       ],
       cwd: copy,
-      env: { TMPDIR: temp, ...(mutant === undefined ? {} : { [MUTANT_VARIABLE]: String(mutant) }) },
+      // each process has to draw the same tests, as their numbers are kept
+      env: { TMPDIR: temp, SAMPLE: "mutants", ...defined({ [MUTANT_VARIABLE]: mutant?.toString() }) },
       stdin: "piped",
       stdout: "piped",
       stderr: "null",

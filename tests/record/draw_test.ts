@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { seededRandom } from "../rig/seeded_random.ts";
 import { type Candidate, drawRows } from "./draw.ts";
-import { changeSince, passesText } from "./record.ts";
+import { changeSince, passesOf, passesText, readPasses } from "./record.ts";
 import { type Row, ROWS } from "./rows.ts";
 
 function candidate(command: string, options: Partial<Row & { commits: number; covered: number }> = {}): Candidate {
@@ -52,11 +52,15 @@ Deno.test("two seeds draw different rows", () => {
   assert(drawn[0]!.length > 5 && drawn[0]!.join() !== drawn[1]!.join());
 });
 
-Deno.test("each suite in a guest and in a cluster has one row, and each row is of a task", async () => {
+Deno.test("each suite in a guest and in a cluster has one row, and each row is of a task that records its passes", async () => {
   const commands = ROWS.map(({ command }) => command);
   assertEquals(commands.filter((command, index) => commands.indexOf(command) !== index), []);
   const { tasks } = JSON.parse(await Deno.readTextFile(new URL("../../deno.json", import.meta.url)));
-  assertEquals(commands.filter((command) => tasks[command.split(" ")[0]!] === undefined), []);
+  const writers = await Promise.all(commands.map(async (command) => {
+    const [file] = /tests\/[\w/]+\.ts/.exec(tasks[command.split(" ")[0]!].command) ?? [];
+    return file !== undefined && /\.pass\(/.test(await Deno.readTextFile(new URL(`../../${file}`, import.meta.url)));
+  }));
+  assertEquals(commands.filter((_, index) => !writers[index]), []);
   const files = [...Deno.readDirSync(new URL("../cluster/suite/", import.meta.url))].map(({ name }) => name);
   const suites = files.filter((name) => name.endsWith("_suite.ts")).map((name) =>
     `test:cluster ${name.slice(0, -"_suite.ts".length)}`
@@ -66,11 +70,13 @@ Deno.test("each suite in a guest and in a cluster has one row, and each row is o
   assertEquals(inCluster.filter((command) => !suites.includes(command)), []);
 });
 
-Deno.test("the record has a line for each row, sorted", () => {
+Deno.test("the record has a line for each row, and is read as it was written", async () => {
   const pass = { commit: "0123456789ab", date: "2026-01-02", seconds: 3, machine: "2 processors, 24 GiB" };
-  const text = passesText({ "test:lvm faults": { ...pass, passed: 7 }, test: pass });
-  assertEquals(text.split("\n").map((line) => line.split(": {")[0]), ["{", '  "test"', '  "test:lvm faults"', "}", ""]);
-  assertEquals(JSON.parse(text)["test:lvm faults"].passed, 7);
+  const passes = { "test:lvm faults": { ...pass, passed: 7 }, test: pass };
+  const text = passesText(passes);
+  assertEquals(passesOf(text), passes);
+  assertEquals(text.match(/^\| `.*/gm)?.length, ROWS.length);
+  assert(Object.keys(await readPasses()).length > 0);
 });
 
 Deno.test("a pass at a commit that is not in the history counts as none", async () => {

@@ -14,7 +14,7 @@ import { ROWS } from "./rows.ts";
 
 const HELP = `Usage: deno task record [flags]
 
-Shows what was run to show that the driver works, and when it passed last. Tasks write tests/record/passes.json when they
+Shows what was run to show that the driver works, and when it passed last. Tasks write tests/record/README.md when they
 pass on a commit; commit that file.
 
   --check           Fail when a row never passed, or its last pass is older than ${MAX_COMMITS} commits of the product

@@ -26,14 +26,22 @@ export type Passes = Readonly<Record<string, Pass>>;
 const ROOT = new URL("../..", import.meta.url).pathname;
 
 /** The file, from the root of the repository. */
-const FILE = "tests/record/passes.json";
+const FILE = "tests/record/README.md";
 
 /** The paths of the product: a commit that changes none of them does not make a pass older. */
 const PRODUCT = ["base", "cli", "csi", "deploy", "k8s", "lvm", "plugin", "main.ts", "mod.ts", "deno.lock"];
 
+const TITLE = `# What was run, and when it passed last
+
+Tasks write this table when they pass on a commit (see [Testing](../../docs/testing.md#the-record)).
+
+`;
+
+const HEADINGS = ["Task", "Commit", "Day", "Seconds", "Tests", "Machine"];
+
 /** Reads the record. */
 export async function readPasses(): Promise<Passes> {
-  return JSON.parse(await Deno.readTextFile(ROOT + FILE));
+  return passesOf(await Deno.readTextFile(ROOT + FILE));
 }
 
 /** A run of a task, whose passes are recorded. */
@@ -78,7 +86,6 @@ export class RecordedRun {
         Math.round(Deno.systemMemoryInfo().total / 2 ** 30)
       } GiB`,
     };
-    // one line a row, so that two that pass at the same time merge
     using lock = await Deno.open(ROOT + FILE, { read: true, write: true });
     await lock.lock(true);
     const passes = { ...await readPasses(), ...Object.fromEntries(commands.map((one) => [one, pass])) };
@@ -96,12 +103,27 @@ async function testedCommit(): Promise<string | undefined> {
   }
 }
 
-/** Returns the text of the file: a line for each row, sorted. */
+/** Returns the text of the file: a table with a line for each row, also for those that never passed. */
 export function passesText(passes: Passes): string {
-  const lines = Object.keys(passes).sort().map((command) =>
-    `  ${JSON.stringify(command)}: ${JSON.stringify(passes[command])}`
+  const lines = ROWS.map(({ command }) => command).sort().map((command) => {
+    const { commit = "", date = "never", seconds = "", passed = "", machine = "" } = passes[command] ?? {};
+    return [`\`${command}\``, commit, date, String(seconds), String(passed), machine];
+  });
+  const widths = HEADINGS.map((heading, column) =>
+    Math.max(...[heading, ...lines.map((cells) => cells[column]!)].map(({ length }) => length))
   );
-  return `{\n${lines.join(",\n")}\n}\n`;
+  const line = (cells: readonly string[], fill = " ") =>
+    `| ${cells.map((cell, column) => cell.padEnd(widths[column]!, fill)).join(" | ")} |\n`;
+  return TITLE + line(HEADINGS) + line(HEADINGS.map(() => ""), "-") + lines.map((cells) => line(cells)).join("");
+}
+
+/** Returns the passes in the text of the file. */
+export function passesOf(text: string): Passes {
+  const lines = [...text.matchAll(/^\| `(.+?)` +\| (\w{12}) \| ([\d-]+) \| (\d+) +\| (\d*) +\| (.*?) +\|$/gm)];
+  return Object.fromEntries(lines.map(([, command, commit, date, seconds, passed, machine]) => {
+    const pass = { commit: commit!, date: date!, seconds: Number(seconds), machine: machine! };
+    return [command!, passed === "" ? pass : { ...pass, passed: Number(passed) }];
+  }));
 }
 
 /** What has changed since a pass. */

@@ -6,6 +6,7 @@
 
 import { parseArgs } from "@std/cli/parse-args";
 import manifest from "../../../deno.json" with { type: "json" };
+import { RecordedRun } from "../../record/record.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
 import { measureScale } from "./measure.ts";
 import { measureNode, nodeTable } from "./node_cost.ts";
@@ -63,6 +64,9 @@ else if (flags.node) {
   for (const volumes of [10, 100, 1_000]) costs.push(...await measureNode(volumes));
   console.log(nodeTable(costs));
 } else {
+  const run = await RecordedRun.begin();
   const report = await measure(flags.curve ? CURVE : [Number(flags.nodes ?? (flags.real ? 1_000 : 5_000))]);
   console.log(flags.json ? JSON.stringify(report, undefined, 2) : scaleTable(report));
+  const isUsual = !flags.real && [flags.nodes, flags.volumes, flags["v8-flags"]].every((flag) => flag === undefined);
+  if (isUsual) await run.pass("bench:scale");
 }
