@@ -10,7 +10,7 @@ import { cacheKey } from "../rig/cache.ts";
 import { chooseMutators, ignorer, type Mutator } from "./mutators.ts";
 
 /** Raise it when mutators change, so that files are instrumented again. */
-export const INSTRUMENTER_VERSION = "5";
+export const INSTRUMENTER_VERSION = "6";
 
 /** One change of one file. */
 export interface Mutant {

@@ -68,6 +68,25 @@ async function remove(key: string): Promise<void> {
   assert(mutants.includes("8 remove: await client.forget(key) → client.forget(key)"), mutants.join("\n"));
 });
 
+Deno.test("instrument() removes wake-ups, elements of lists, and parts of conditions", async () => {
+  const mutants = await mutantsOf(`
+const KINDS: readonly string[] = ["Busy", "Lost"];
+function run(): void {
+  controller.watch(claims).watch(volumes, keysOf);
+  if (isOpen(volume) && !isHeld && size === 1) stop();
+}
+`);
+  const expected = [
+    '2 KINDS: ["Busy", "Lost"] → ["Lost"]',
+    '2 KINDS: ["Busy", "Lost"] → ["Busy"]',
+    "4 run: controller.watch(claims).watch(volumes, keysOf) → controller.watch(claims)",
+    "4 run: controller.watch(claims) → controller",
+    "5 run: isOpen(volume) && !isHeld → isOpen(volume)",
+    "5 run: isOpen(volume) && !isHeld → !isHeld",
+  ];
+  assertEquals(expected.filter((text) => !mutants.includes(text)), [], mutants.join("\n"));
+});
+
 Deno.test("instrument() removes the mark of a command that changes something, and not that of one that reads", async () => {
   const mutants = await mutantsOf(`
 run({ program: "dd", mutates: true });

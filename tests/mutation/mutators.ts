@@ -51,7 +51,7 @@ const RECORDED = /TAG|FINALIZER|ANNOTATION|LABEL|HEADER|PREFIX|LEASE/;
 
 /** Properties of arguments whose absence changes what a request, a command or a file operation may do. */
 const GUARDING =
-  /^(uid|resourceVersion|preconditions|finalizers|ownerReferences|blockOwnerDeletion|controller|signal|timeoutMs|deadlineMs|detached|mode|force|recursive|permissions|headers|fieldManager|propagationPolicy|mutates|createNew|leaseDurationSeconds)$/;
+  /^(uid|resourceVersion|preconditions|finalizers|ownerReferences|blockOwnerDeletion|controller|signal|timeoutMs|deadlineMs|detached|mode|force|recursive|permissions|headers|fieldManager|propagationPolicy|mutates|createNew|leaseDurationSeconds|closed|onlyIf|withoutDependents|withoutTags|withoutGroupTag|healthy|dryRun)$/;
 
 const OPTION = /^--?[A-Za-z]/;
 
@@ -144,9 +144,48 @@ function isReadingMark({ key, value }: Node): boolean {
   return key?.name === "mutates" && value?.type === "BooleanLiteral" && value.value === false;
 }
 
+/** Removes what wakes a controller: one call of a chain, or the only one. */
+const watchRemoval: Mutator = {
+  name: "WatchRemoval",
+  *mutate({ node }) {
+    const { callee } = node;
+    if (node.type !== "CallExpression" || callee.type !== "MemberExpression") return;
+    if (/^(watch|subscribe)$/.test(callee.property.name ?? "")) yield callee.object;
+  },
+};
+
+/** Removes each element of a constant list, such as the kinds of failures after which something is tried again. */
+const elementRemoval: Mutator = {
+  name: "ElementRemoval",
+  *mutate({ node, parent }) {
+    if (node.type !== "ArrayExpression" || parent?.type !== "VariableDeclarator") return;
+    if (!/^[A-Z][A-Z_]+$/.test(parent.id.name ?? "") || node.elements.length < 2) return;
+    const elements: Node[] = node.elements;
+    if (!elements.every((element) => /^(Identifier|StringLiteral)$/.test(element?.type))) return;
+    for (const element of elements) yield { ...node, elements: elements.filter((other) => other !== element) };
+  },
+};
+
+/** Removes an operand of a condition that Stryker leaves alone: a call, a name or its negation. */
+const operandRemoval: Mutator = {
+  name: "OperandRemoval",
+  *mutate({ node }) {
+    if (node.type !== "LogicalExpression" || node.operator === "??") return;
+    const { left, right } = node;
+    if (isPlainCondition(right)) yield left;
+    if (isPlainCondition(left)) yield right;
+  },
+};
+
+function isPlainCondition({ type, argument, operator }: Node): boolean {
+  if (type === "UnaryExpression" && operator === "!") return isPlainCondition(argument);
+  return /^(Call|Await|Member|OptionalMember|OptionalCall)Expression$|^Identifier$/.test(type);
+}
+
 const OWN: readonly Mutator[] = [
   ...[statementRemoval, statementOrder, awaitRemoval, lockRemoval],
   ...[bound, ternaryCondition, propertyRemoval],
+  ...[watchRemoval, elementRemoval, operandRemoval],
 ];
 
 /** Returns the mutators to use. @param strykers the mutators of the instrumenter */
