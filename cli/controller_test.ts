@@ -62,7 +62,7 @@ Deno.test("denolith controller: is not ready until it has listed all kinds of ob
   await using printed = collectPrinted();
   await using _running = await start(folder, printed, [], () => true);
   const reasons = () => httpGet(printed, "/readyz");
-  while ((await reasons()).split("\n").length > 2) await new Promise((resolve) => setTimeout(resolve, 1));
+  await waitUntil(async () => (await reasons()).split("\n").length <= 2, "a single reason");
   assertEquals(await reasons(), "lvmsnapshots not listed yet\n");
 });
 

@@ -33,6 +33,7 @@ import { Locks } from "../base/locks.ts";
 import { currentRequestId } from "../base/request_id.ts";
 import type { StoredVolume } from "../lvm/volume_service.ts";
 import { volumeRequest } from "../tests/contract/helpers/host.ts";
+import { waitUntil } from "../tests/fake/wait_until.ts";
 
 const CLAIM: ClaimReference = { namespace: "shop", name: "orders", uid: "u-1" };
 
@@ -281,7 +282,7 @@ Deno.test("inProcessCsi(): an aborted signal ends the waiting, while the call co
   const error = await assertRejects(() => call, CallError, "the call goes on");
   assertEquals([error.code, answered.map(({ code }) => code)], [Code.Canceled, [Code.Canceled]]);
   release();
-  while (claims.length === 0) await Promise.resolve();
+  await waitUntil(() => claims.length > 0, "the claim");
   assertEquals([claims, answered.length], [[CLAIM], 1], "its end is not reported twice");
 });
 

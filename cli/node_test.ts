@@ -59,9 +59,7 @@ function volumeOf(name: string, driverName: string, state: NonNullable<LvmVolume
 
 Deno.test("denolith node: shows what kubelet says of its registration in /readyz", async () => {
   await using s = await setUp();
-  const waitForReasons = async (expected: string) => {
-    while (await s.get("/readyz") !== expected) await new Promise((resolve) => setTimeout(resolve, 1));
-  };
+  const waitForReasons = (expected: string) => waitUntil(async () => await s.get("/readyz") === expected, expected);
   await waitForReasons("registration: kubelet has not asked for the driver yet\n");
   using kubelet = connectToService(s.registration, Registration);
   await kubelet.calls.notifyRegistrationStatus({ pluginRegistered: false, error: "no such socket" });
@@ -77,7 +75,7 @@ Deno.test("denolith node: counts the lost volumes of its own driver", async () =
   }
   s.api.put(lvmVolumes, volumeOf("ready", "other.example.com", "Ready"));
   const lost = async () => /^denolith_lost_volumes (\d+)$/m.exec(await s.get("/metrics"))?.[1];
-  while (await lost() !== "2") await new Promise((resolve) => setTimeout(resolve, 1));
+  await waitUntil(async () => await lost() === "2", "two lost volumes");
 });
 
 Deno.test("denolith node: counts the volumes of its own driver that nobody has been able to use for minutes", async () => {
@@ -94,7 +92,7 @@ Deno.test("denolith node: counts the volumes of its own driver that nobody has b
     s.api.put(lvmVolumes, held(name, DRIVER, minutes));
   }
   const count = async () => /^denolith_held_volumes (\d+)$/m.exec(await s.get("/metrics"))?.[1];
-  while (await count() !== "3") await new Promise((resolve) => setTimeout(resolve, 1));
+  await waitUntil(async () => await count() === "3", "three held volumes");
 });
 
 Deno.test("denolith node: makes the volumes that the cluster asks of its node", async () => {

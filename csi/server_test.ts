@@ -13,6 +13,7 @@ import { listenByDeno, listenByNode } from "./grpc.ts";
 import { Controller, Identity } from "./proto/csi_pb.ts";
 import { serve } from "./server.ts";
 import { bindService } from "./service.ts";
+import { waitUntil } from "../tests/fake/wait_until.ts";
 
 async function bench(): Promise<{ bench: Harness; machine: FakeMachine } & AsyncDisposable> {
   const { exec } = await fakeHost.setUp();
@@ -161,7 +162,7 @@ Deno.test("stopping lets a call under way end, takes no further ones, and leaves
   using client = connect(`${here.bench.folder}/csi.sock`);
   await client.identity.probe(); // its connection stays open
   const stopped = here.bench.stop();
-  while (await isListening(`${here.bench.folder}/csi.sock`)) await new Promise((resolve) => setTimeout(resolve, 5));
+  await waitUntil(async () => !await isListening(`${here.bench.folder}/csi.sock`), "the end of the socket");
   await assertFails("UNAVAILABLE", client.identity.probe(), "the driver is stopping");
   gate.resolve(undefined);
   assert((await first).volume !== undefined);
@@ -198,7 +199,7 @@ Deno.test("a driver that stops late leaves the socket of its successor", async (
   const last = callOverFetch(path, Controller.method.createVolume, volumeRequest());
   await reached.promise;
   const stopped = here.bench.stop();
-  while (await isListening(path)) await new Promise((resolve) => setTimeout(resolve, 5));
+  await waitUntil(async () => !await isListening(path), "the end of the socket");
   const successor = await Harness.serve(here.machine, fakeHost.groups, folder);
   gate.resolve(undefined);
   await last;

@@ -109,9 +109,9 @@ const TEST_FLAGS = ["-A", "--quiet", "--no-check", "--v8-flags=--always-sparkplu
 
 /**
  * The time for which a process may print nothing, in milliseconds: the limit of a test. Far longer than any takes, also on a
- * machine with other work.
+ * machine with other work; those of a tier take longer, and so does the first start of a process, which compiles modules.
  */
-const SILENCE_MS = 5 * 60_000;
+const SILENCE_MS = { test: 60_000, tier: 5 * 60_000, start: 5 * 60_000 };
 
 /** Runs tests of a person who waits for them. @returns whether all tests passed */
 async function runTests(args: readonly string[]): Promise<boolean> {
@@ -132,15 +132,17 @@ function print(chunk: Uint8Array): void {
  * Runs a part in a process that is killed when one of its tests hangs, and prints its output as a whole when it ends.
  *
  * @param module The path of the module that the part's shared files are imported by; it is written.
+ * @param silenceMs for how long it may print nothing between two tests, in milliseconds
  * @returns the files whose tests failed
  */
-async function runPart(part: Part, module: string): Promise<string[]> {
+async function runPart(part: Part, module: string, silenceMs: number): Promise<string[]> {
   await Deno.writeTextFile(module, importAll(part.shared, new URL("..", import.meta.url)));
   const output: Uint8Array<ArrayBuffer>[] = [];
   const passed = await runTestProcess({
     args: [...TEST_FLAGS, ...(part.shared.length > 0 ? [module] : []), ...part.alone],
     cwd: ROOT,
-    silenceMs: SILENCE_MS,
+    silenceMs,
+    startMs: SILENCE_MS.start,
     onOutput: (chunk) => output.push(Uint8Array.from(chunk)),
   });
   output.forEach(print); // not by Deno.stdout.writable, which a part that ends now may have locked
@@ -148,7 +150,7 @@ async function runPart(part: Part, module: string): Promise<string[]> {
 }
 
 /** Runs all files in parts. @returns the files whose tests failed */
-async function runAll(files: readonly TestFile[]): Promise<string[]> {
+async function runAll(files: readonly TestFile[], silenceMs: number): Promise<string[]> {
   const workers = navigator.hardwareConcurrency + 1; // tests also wait for timers and processes
   const parts = [...divide(files, 2 * workers, (path) => SLOW_FILES[path] ?? USUAL_SECONDS).entries()];
   const folder = await Deno.makeTempDir({ prefix: "denolith-tests-" });
@@ -156,7 +158,7 @@ async function runAll(files: readonly TestFile[]): Promise<string[]> {
   const work = async () => {
     for (let next = parts.shift(); next !== undefined; next = parts.shift()) {
       const [index, part] = next;
-      failed.push(...await runPart(part, join(folder, `part_${index + 1}_test.ts`)));
+      failed.push(...await runPart(part, join(folder, `part_${index + 1}_test.ts`), silenceMs));
     }
   };
   try {
@@ -229,7 +231,7 @@ async function main(): Promise<number> {
   const run = await RecordedRun.begin();
   const start = Date.now();
   const chosen = tests.filter(isInTier);
-  const failed = await runAll(chosen);
+  const failed = await runAll(chosen, tier === undefined ? SILENCE_MS.test : SILENCE_MS.tier);
   console.log(`${chosen.length} test files in ${Math.round((Date.now() - start) / 1000)} s`);
   if (failed.length > 0) console.log(`Tests failed in: ${failed.join(" ")}`);
   if (failed.length === 0) await run.pass(tier === undefined ? "test" : `test:${tier}`);

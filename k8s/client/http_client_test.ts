@@ -8,6 +8,7 @@ import { TcpProxy } from "../../tests/fake/tcp_proxy.ts";
 import { ApiError, isTransient } from "./client.ts";
 import type { ApiServer } from "./config.ts";
 import { HttpClient, type HttpClientOptions } from "./http_client.ts";
+import { waitUntil } from "../../tests/fake/wait_until.ts";
 
 const TLS = new URL("../../tests/fixtures/tls/", import.meta.url).pathname;
 
@@ -82,7 +83,7 @@ Deno.test("HttpClient: a request that waits to be sent again ends when the clien
   await using s = harness({ clock });
   s.fake.faults.refuse = { status: 503, times: 2 };
   const refused = assertRejects(() => s.client.get(things, { name: "a" }), ApiError, "503");
-  while (s.answers.length === 0) await new Promise((resolve) => setTimeout(resolve, 1));
+  await waitUntil(() => s.answers.length > 0, "the first answer");
   await flushPromises();
   s.client[Symbol.dispose]();
   await refused;
@@ -200,14 +201,14 @@ Deno.test("HttpClient: watches that end and begin while a sign of life is awaite
     s.client.watch(things, { resourceVersion, signal })[Symbol.asyncIterator]().next().catch(() => {});
   const [first, second] = [new AbortController(), new AbortController()];
   const ended = watch(first.signal);
-  while (s.fake.watchCount === 0) await flushPromises();
+  await waitUntil(() => s.fake.watchCount > 0, "a watch");
   s.network.freeze();
   await clock.advance(20); // a ping is under way
   first.abort();
   await ended;
   const running = watch(second.signal);
   s.network.thaw();
-  while (s.fake.watchCount === 0) await flushPromises();
+  await waitUntil(() => s.fake.watchCount > 0, "a watch");
   for (let turn = 0; turn < 20; turn++) await flushPromises(); // the answer to the ping comes
   second.abort();
   await running;
@@ -260,7 +261,7 @@ Deno.test("HttpClient: an event of a watch shows that the API server can be used
   const { resourceVersion } = await s.client.list(things);
   const watch = s.client.watch(things, { resourceVersion })[Symbol.asyncIterator]();
   const first = watch.next();
-  while (s.fake.watchCount === 0) await flushPromises();
+  await waitUntil(() => s.fake.watchCount > 0, "a watch");
   await clock.advance(61_000);
   assertEquals(s.client.unavailableReason(), "the API server has accepted no request for 61 s");
   s.fake.put(things, { metadata: { name: "b" } });

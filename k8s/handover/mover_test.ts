@@ -70,6 +70,7 @@ Deno.test("a Mover looks again at a move that waits, after a minute and when obj
       s.change(persistentVolumeClaims, "c", (object) => ({ ...object, metadata: { ...object.metadata, labels } })),
   };
   for (const [what, change] of Object.entries(changes)) {
+    await s.waitUntilIdle(); // what follows from the change before is not due to this one
     const { length } = s.reconciled;
     change();
     await s.waitForReconcile().catch((error) => {

@@ -15,10 +15,11 @@ async function harnessOfWaitingClaim(spec: Parameters<FakeControlPlane["addClaim
   const provisioner = new Provisioner({ ...options, onReconciled: ({ error }) => error && failures++ });
   cluster.run((signal) => provisioner.run(signal));
   cluster.addClaim("data", spec);
-  while (failures < 6) {
+  await waitUntil(async () => {
     await waitUntil(() => clock.msUntilNextTimer < Infinity);
     await clock.advance(500);
-  }
+    return failures >= 6;
+  });
   return { cluster, failures: () => failures, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
 }
 

@@ -35,7 +35,10 @@ async function harnessAfterFailures(error: CallError) {
   for (let n = 0; n < 6; n++) cluster.driver.injectFault("createVolume", { error });
   cluster.addClaim("data", { storageClassName: "odd" });
   await waitUntil(() => cluster.driver.callCount("createVolume") === 1);
-  while (cluster.driver.callCount("createVolume") < 6) await clock.advance(500);
+  await waitUntil(async () => {
+    await clock.advance(500);
+    return cluster.driver.callCount("createVolume") >= 6;
+  });
   // The next turn would come in half a minute.
   return { cluster, clock, options, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
 }
@@ -328,10 +331,10 @@ async function harnessWithoutSpace(zone = "c") {
   cluster.driver.maxVolumeBytes = 1n;
   cluster.addClaim("data", { storageClassName: "c-only" });
   const tries = () => reconciled;
-  while (tries() < 6) {
+  await waitUntil(async () => {
     await clock.advance(500);
-    await new Promise((resolve) => setTimeout(resolve, 1));
-  }
+    return tries() >= 6;
+  });
   await waitUntil(() => clock.msUntilNextTimer > 10_000, "a long delay");
   return { cluster, clock, options, tries, [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose]() };
 }

@@ -7,6 +7,7 @@ import { FakeClock } from "../../tests/fake/clock.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
 import { HttpClient, type HttpClientOptions } from "../client/http_client.ts";
 import { Informer, type InformerOptions } from "./informer.ts";
+import { soon, waitUntil } from "../../tests/fake/wait_until.ts";
 
 /** Starts a fake server, a network to it, and an informer of things, which is synced. */
 async function harness(options: InformerOptions<Thing> = {}, client: Partial<HttpClientOptions> = {}) {
@@ -31,10 +32,10 @@ async function harness(options: InformerOptions<Thing> = {}, client: Partial<Htt
       fake.requests.filter(({ method }) => method === "GET").map(({ query }) =>
         query.get("watch") ? `watch ${query.get("resourceVersion")}` : "list"
       ),
-    waitForWatch: () => until(() => fake.watchCount > 0),
+    waitForWatch: () => waitUntil(() => fake.watchCount > 0, "a watch"),
     setSize: (name: string, size: string) => http.patch(things, { name }, { merge: { spec: { size } } }),
-    waitForSize: (name: string, size: string) =>
-      informer.waitFor(name, (thing) => thing?.spec?.size === size, { timeoutMs: 5000 }),
+    waitForSize: (name: string, size: string) => waitFor(informer, name, (thing) => thing?.spec?.size === size),
+    waitFor: (name: string, predicate: (thing: Thing | undefined) => boolean) => waitFor(informer, name, predicate),
     [Symbol.asyncDispose]: async () => {
       stop.abort();
       await running;
@@ -45,9 +46,9 @@ async function harness(options: InformerOptions<Thing> = {}, client: Partial<Htt
   };
 }
 
-/** Comes back as soon as the condition, which nothing announces, holds. */
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 1));
+/** Waits for an object by a wait that has no limit of its own, or one of a clock that stands still. */
+async function waitFor(informer: Informer<Thing>, name: string, predicate: (thing: Thing | undefined) => boolean) {
+  return await soon(informer.waitFor(name, predicate), `thing ${name}`);
 }
 
 Deno.test("Informer: has the existing objects and their changes, and notifies its subscribers", async () => {
@@ -58,7 +59,7 @@ Deno.test("Informer: has the existing objects and their changes, and notifies it
   await s.setSize("a", "2");
   await s.waitForSize("a", "2");
   await s.http.delete(things, { name: "b" });
-  await s.informer.waitFor("b", (thing) => thing === undefined);
+  await s.waitFor("b", (thing) => thing === undefined);
   assertEquals(notifications, [["a", "1", undefined], ["b", "1", undefined], ["a", "2", "1"], ["b", undefined, "1"]]);
   assertEquals(s.requests().filter((one) => one === "list").length, 1);
 });
@@ -67,7 +68,7 @@ Deno.test("Informer: goes on where a watch ended, by bookmark where nothing else
   await using s = await harness();
   await s.waitForWatch();
   s.fake.put(things, { metadata: { name: "c" } });
-  await s.informer.waitFor("c", (thing) => thing !== undefined);
+  await s.waitFor("c", (thing) => thing !== undefined);
   s.fake.sendBookmarks();
   const lastRevision = s.fake.revision;
   s.fake.endWatches();
@@ -84,14 +85,14 @@ Deno.test("Informer: lists again when its revision is too old, and reports what 
   s.informer.subscribe((key, now, before) => notifications.push([key, now?.spec?.size, before?.spec?.size]));
   notifications.length = 0;
   s.network.refuse();
-  await until(() => s.fake.watchCount === 0);
+  await waitUntil(() => s.fake.watchCount === 0);
   using direct = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
   await direct.delete(things, { name: "b" });
   await direct.create(things, { metadata: { name: "c" }, spec: { size: "3" } });
   s.fake.compact();
   s.network.allow();
   await s.waitForSize("c", "3");
-  await s.informer.waitFor("b", (thing) => thing === undefined);
+  await s.waitFor("b", (thing) => thing === undefined);
   assertEquals(notifications, [["c", "3", undefined], ["b", undefined, "1"]]);
 });
 
@@ -99,7 +100,7 @@ Deno.test("Informer sends few requests while the server is unreachable, and is c
   await using s = await harness({ backoff: { startMs: 20, capMs: 40 } });
   await s.waitForWatch();
   s.network.refuse();
-  await until(() => s.fake.watchCount === 0);
+  await waitUntil(() => s.fake.watchCount === 0);
   using direct = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
   await direct.patch(things, { name: "a" }, { merge: { spec: { size: "2" } } });
   s.network.allow();
@@ -115,7 +116,7 @@ Deno.test("Informer: a connection that is swallowed silently is noticed by its m
   using direct = new HttpClient({ url: s.fake.url }, { userAgent: "someone else" });
   s.network.freeze();
   await direct.patch(things, { name: "a" }, { merge: { spec: { size: "2" } } });
-  await until(() => reasons.length > 0);
+  await waitUntil(() => reasons.length > 0);
   assertEquals(reasons[0], "no sign of life: no answer within 1000 ms");
   s.network.thaw();
   await s.waitForSize("a", "2");
@@ -128,10 +129,10 @@ Deno.test.each(["stalledWatches", "unansweredWatches"] as const)(
     await s.waitForWatch();
     s.fake.faults[fault] = true;
     s.fake.endWatches();
-    await until(() => s.requests().length > 2);
+    await waitUntil(() => s.requests().length > 2);
     s.fake.put(things, { metadata: { name: "c" } });
     s.fake.faults[fault] = false;
-    assert(await s.informer.waitFor("c", (thing) => thing !== undefined, { timeoutMs: 5000 }));
+    assert(await s.waitFor("c", (thing) => thing !== undefined));
   },
 );
 
@@ -142,7 +143,7 @@ Deno.test("Informer: lists again after a restore of etcd, whose server sends not
   for (let n = 0; n < 10; n++) await s.setSize("a", `${n + 2}`);
   await s.waitForSize("a", "11");
   s.fake.collection(things).delete({ name: "b", namespace: undefined });
-  await s.informer.waitFor("b", (thing) => thing === undefined);
+  await s.waitFor("b", (thing) => thing === undefined);
   s.fake.rewind(revision);
   s.fake.put(things, { metadata: { name: "b" } });
   await s.informer.waitFor("b", (thing) => thing !== undefined, { timeoutMs: 5_000 });
@@ -231,13 +232,13 @@ Deno.test("Informer: a kind that need not be there is looked for from time to ti
   /** Looks once more, and comes back when that was in vain. */
   const waitForRetries = async (times: number) => {
     for (const end = times + fake.requests.length; fake.requests.length < end;) {
-      await until(() => clock.pendingTimers === 1);
+      await waitUntil(() => clock.pendingTimers === 1);
       assertEquals(clock.msUntilNextTimer, 60_000);
       await clock.advance(60_000);
     }
-    await until(() => clock.pendingTimers === 1);
+    await waitUntil(() => clock.pendingTimers === 1);
   };
-  await until(() => fake.requests.length === 1);
+  await waitUntil(() => fake.requests.length === 1);
   await waitForRetries(3);
   assertEquals([informer.hasSynced, notifications], [false, []]);
   assertEquals(lines, ["info: the cluster does not have the kind; retrying at intervals"]);
@@ -245,18 +246,18 @@ Deno.test("Informer: a kind that need not be there is looked for from time to ti
   fake.addResource(things);
   fake.put(things, { metadata: { name: "a" } });
   await clock.advance(60_000);
-  await informer.waitFor("a", (thing) => thing !== undefined);
-  await until(() => fake.watchCount === 1);
+  await waitFor(informer, "a", (thing) => thing !== undefined);
+  await waitUntil(() => fake.watchCount === 1);
   await clock.advance(1_000);
   fake.removeResource(things);
-  await informer.waitFor("a", (thing) => thing === undefined);
+  await waitFor(informer, "a", (thing) => thing === undefined);
   await waitForRetries(2);
   assertEquals([informer.list(), notifications], [[], [["a", true], ["a", false]]]);
   assertEquals(lines.length, 2);
   fake.addResource(things);
   fake.put(things, { metadata: { name: "b" } });
   await clock.advance(60_000);
-  await informer.waitFor("b", (thing) => thing !== undefined);
+  await waitFor(informer, "b", (thing) => thing !== undefined);
   assertEquals(lines.filter((line) => !line.startsWith("info: ")), []);
   stop.abort();
   await running;
@@ -270,7 +271,7 @@ Deno.test("Informer: a kind that should be there and is not is a failure", async
   const informer = new Informer(http, things, { backoff: { startMs: 1, capMs: 1 } });
   const stop = new AbortController();
   const running = informer.start(stop.signal);
-  await until(() => lines.length > 2);
+  await waitUntil(() => lines.length > 2);
   assertEquals([...new Set(lines)], ["warning: listing and watching failed"]);
   stop.abort();
   await running;

@@ -2,6 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { nextTurn } from "../../base/clock.ts";
 import { FakeClock, flushPromises } from "../../tests/fake/clock.ts";
 import { type QueueOptions, WorkQueue } from "./queue.ts";
+import { waitUntil } from "../../tests/fake/wait_until.ts";
 
 /** Creates a queue whose work waits until the test ends it, with a record of what was begun. */
 function testQueue(options: QueueOptions = {}) {
@@ -215,7 +216,7 @@ Deno.test("WorkQueue: urgent keys go before those that wait already, in their ow
   queue.start();
   for (const key of ["first", "a", "b", "urgent 1", "urgent 2", "c"]) queue.add(key);
   for (let done = 0; done < 6; done++) {
-    while (begun.length === done) await nextTurn();
+    await waitUntil(() => begun.length > done, "the next key");
     await end(begun[done]!);
   }
   assertEquals(begun, ["first", "urgent 1", "urgent 2", "a", "b", "c"]);
@@ -226,6 +227,6 @@ Deno.test("WorkQueue reports how many keys wait after each turn in which it took
   const { begun, queue } = testQueue({ parallel: 1_000, onDepth: (depth) => depths.push(depth) });
   for (let key = 0; key < 250; key++) queue.add(`${key}`);
   queue.start();
-  while (begun.length < 250) await nextTurn();
+  await waitUntil(() => begun.length === 250, "all keys");
   assertEquals(depths.at(-1), 0);
 });

@@ -3,6 +3,7 @@ import { StorageError } from "../../base/error.ts";
 import { type Command, describeCommand, type Output } from "../exec.ts";
 import { Lvm } from "./client.ts";
 import type { VolumeGroup } from "../model/report.ts";
+import { waitUntil } from "../../tests/fake/wait_until.ts";
 
 Deno.test("interruptedChanges() counts the changes of a group that were killed or failed, also late, and no refusals", async () => {
   const [group, other] = ["data", "other"].map((uuid) =>
@@ -73,7 +74,7 @@ Deno.test("callers that changed something concurrently share one report, which s
   assertEquals(await made[0]!.then(() => "", ({ kind }) => kind), "CommandFailed");
   assertEquals(runs.length, 3, "the third is not done yet");
   runs[2]!.answer.resolve(ok);
-  while (runs.length === 3) await new Promise((resolve) => setTimeout(resolve));
+  await waitUntil(() => runs.length > 3, "the report");
   const [, , , report] = runs;
   report!.answer.resolve(ok);
   await Promise.all(made.slice(1));

@@ -14,6 +14,7 @@ import { PoolReservation } from "../pools/pool_reservation.ts";
 import { poolsWithLastSnapshot } from "./pool_messages.ts";
 import { Reaper } from "./reaper.ts";
 import { Volumes } from "../volumes/volumes.ts";
+import { waitUntil } from "../../tests/fake/wait_until.ts";
 
 /** Creates a machine with a deleted thin volume, and a reaper of the same process or of another one. */
 async function harness({ isRestarted }: { isRestarted: boolean }) {
@@ -147,7 +148,7 @@ Deno.test("after a removal failed, LVM sends the messages by the removal of the 
   const errors: string[] = [];
   const running = reaper(errors, 1);
   running.start();
-  while (left().length > 0) await nextTurn();
+  await waitUntil(() => left().length === 0, "the removal");
   await running.stop();
   assertEquals([created.length, removed], [1, [`data/${stuck}`, `data/${created[0]}`, `data/${stuck}`]]);
   assertEquals([pool.leaked?.data.size, errors.length], [0, 1]); // what the pool kept has no data

@@ -137,7 +137,7 @@ Deno.test("a volume whose LV an administrator removed is Lost, is not created ag
   await assertFailsWith("Lost", cluster.volumes.create(request("pvc-1"), ANYWHERE));
   assertEquals(machine.allLvs(), []);
   const eventLines = () => cluster.api.objects(events).filter(({ reason }) => reason === "Lost");
-  while (eventLines().length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  await waitUntil(() => eventLines().length > 0, "the event");
   assert(eventLines()[0]!.message!.includes("vgcfgrestore"));
   await cluster.volumes.delete(id);
   assertEquals(remaining(cluster, machine), [0, 0]);

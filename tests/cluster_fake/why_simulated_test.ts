@@ -11,6 +11,7 @@ import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
 import { pluginOver } from "../fake/cluster/plugin_run.ts";
 import { machineWith, MiB } from "../fake/cluster/volume_cluster.ts";
 import { WholeCluster } from "../fake/cluster/whole_cluster.ts";
+import { waitUntil } from "../fake/wait_until.ts";
 
 interface Answer {
   readonly state: string;
@@ -52,9 +53,9 @@ Deno.test("why: a claim whose volume group got free space is Bound, and nothing 
     return bound.length === 2 && waiting.length === 1 ? { waiting: waiting[0]![0], bound: bound[0]![0] } : undefined;
   };
   let found: Awaited<ReturnType<typeof pending>>;
-  while ((found = await pending()) === undefined) await new Promise((resolve) => setTimeout(resolve, 50));
-  await s.cluster.agents.client.delete(persistentVolumeClaims, { namespace: "default", name: found.bound });
-  await s.waitFor(undefined, found.waiting);
+  await waitUntil(async () => (found = await pending()) !== undefined, "one claim without a place");
+  await s.cluster.agents.client.delete(persistentVolumeClaims, { namespace: "default", name: found!.bound });
+  await s.waitFor(undefined, found!.waiting);
 });
 
 Deno.test("why: a claim that waits for its first consumer, without a pod and with one that finds no capacity", async () => {
@@ -71,7 +72,7 @@ Deno.test("why: a claim that waits for its first consumer, without a pod and wit
     },
   });
   const published = () => s.why().then(({ problems }) => /n1 \d+ MiB, n2 \d+ MiB/.test(problems[0]?.message ?? ""));
-  while (!await published()) await new Promise((resolve) => setTimeout(resolve, 50));
+  await waitUntil(published, "the published capacity");
   const { problems } = await s.waitFor("NoCapacity");
   assertMatch(problems[0]!.message, /finds no node with 1 GiB free .*: 0\/2 nodes .* each node can take: n1 \d+ MiB/);
 });
@@ -87,7 +88,7 @@ Deno.test("why: the scheduler chose a node that the class excludes, and chooses 
   assertMatch(problems[0]!.message, /not in the allowedTopologies of the class/);
   const reasons = async () => (await s.why()).problems.map(({ reason }) => reason).join();
   // the event comes before the choice is withdrawn
-  while (await reasons() !== "NodeExcludedByClass,NotScheduledYet") await new Promise((done) => setTimeout(done, 50));
+  await waitUntil(async () => await reasons() === "NodeExcludedByClass,NotScheduledYet", "both reasons");
 });
 
 Deno.test("why: a Lost volume, and its deletion", async () => {

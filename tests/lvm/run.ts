@@ -84,7 +84,7 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
     : { [`${suite.module}.js`]: { host: join(folder, `${suite.module}_suite.js`) } };
   const silent = new AbortController();
   using silence = new SilenceLimit(
-    suite.module === undefined ? TIMEOUT_MS[machine] : SILENCE_MS[machine],
+    { silenceMs: suite.module === undefined ? TIMEOUT_MS[machine] : SILENCE_MS[machine] },
     (lastLine) => {
       silent.abort(new Error(`no output for ${SILENCE_MS[machine] / 60_000} minutes after: ${lastLine}`));
     },

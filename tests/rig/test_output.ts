@@ -10,26 +10,35 @@ const STILL_RUNNING = /'[^\n]*' has been running for over [^\n]*\n?/g;
 // deno-lint-ignore no-control-regex
 const COLORS = /\x1b\[[0-9;]*m/g;
 
+/** The times for which a test process may print nothing, in milliseconds. */
+export interface SilenceLimits {
+  /** From one line to the next. */
+  readonly silenceMs: number;
+  /** Until the first line; the same by default. */
+  readonly startMs?: number;
+}
+
 /** Calls a function when a test process has printed nothing for some time. `deno test` prints the name of each test first. */
 export class SilenceLimit implements Disposable {
-  readonly #limitMs: number;
-  readonly #onSilence: (lastLine: string) => void;
+  readonly #limits: SilenceLimits;
+  readonly #onSilence: (lastLine: string, limitMs: number) => void;
   readonly #decoder = new TextDecoder();
   #lastLines = "";
   #timer: ReturnType<typeof setTimeout>;
 
   /**
-   * @param limitMs the time in milliseconds
-   * @param onSilence receives the last line that is not empty: the test that runs
+   * @param limits the times
+   * @param onSilence receives the last line that is not empty, which names the test that runs, and the time that has passed
    */
-  constructor(limitMs: number, onSilence: (lastLine: string) => void) {
-    this.#limitMs = limitMs;
+  constructor(limits: SilenceLimits, onSilence: (lastLine: string, limitMs: number) => void) {
+    this.#limits = limits;
     this.#onSilence = onSilence;
-    this.#timer = this.#start();
+    this.#timer = this.#start(limits.startMs ?? limits.silenceMs);
   }
 
-  #start(): ReturnType<typeof setTimeout> {
-    return setTimeout(() => this.#onSilence(this.#lastLines.trimEnd().split("\n").at(-1)!.trim()), this.#limitMs);
+  #start(limitMs: number): ReturnType<typeof setTimeout> {
+    const lastLine = () => this.#lastLines.trimEnd().split("\n").at(-1)!.trim();
+    return setTimeout(() => this.#onSilence(lastLine(), limitMs), limitMs);
   }
 
   /** Takes a part of the output. */
@@ -38,7 +47,7 @@ export class SilenceLimit implements Disposable {
     if (text.trim() === "") return;
     this.#lastLines = (this.#lastLines + text).slice(-2_000);
     clearTimeout(this.#timer);
-    this.#timer = this.#start();
+    this.#timer = this.#start(this.#limits.silenceMs);
   }
 
   [Symbol.dispose](): void {

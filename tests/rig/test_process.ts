@@ -13,6 +13,8 @@ export interface TestProcess {
    * `--parallel` the names come too late for that.
    */
   readonly silenceMs: number;
+  /** The same until it prints something, while it loads the modules; `silenceMs` by default. */
+  readonly startMs?: number;
   /** Receives what it prints, standard output and error in one. */
   readonly onOutput: (chunk: Uint8Array) => void;
 }
@@ -23,7 +25,8 @@ export interface TestProcess {
  *
  * @returns whether all tests passed
  */
-export async function runTestProcess({ args, env, cwd, silenceMs, onOutput }: TestProcess): Promise<boolean> {
+export async function runTestProcess({ silenceMs, startMs = silenceMs, ...options }: TestProcess): Promise<boolean> {
+  const { args, env, cwd, onOutput } = options;
   const command = new Deno.Command(Deno.execPath(), {
     args: ["test", ...args],
     ...(env && { env }),
@@ -37,12 +40,12 @@ export async function runTestProcess({ args, env, cwd, silenceMs, onOutput }: Te
   const kill = () => isRunning && child.kill("SIGKILL");
   let isSilent = false;
   const stopped = new AbortController();
-  using silence = new SilenceLimit(silenceMs, (lastLine) => {
+  using silence = new SilenceLimit({ silenceMs, startMs }, (lastLine, limitMs) => {
     isSilent = true;
     kill();
     // Processes that its tests started may hold the pipes open.
     stopped.abort();
-    const seconds = silenceMs / 1000;
+    const seconds = limitMs / 1000;
     const line =
       `\nFAILED | 0 passed | 1 failed: no output for ${seconds} s, killed process ${child.pid} after: ${lastLine}\n`;
     onOutput(new TextEncoder().encode(line));

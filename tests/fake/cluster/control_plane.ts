@@ -32,6 +32,9 @@ import { strictCachedObjects } from "./strict_cache.ts";
 import { bindVolumes } from "./volume_binder.ts";
 import { FakeDriver } from "./driver.ts";
 import { requireWakeUps } from "./wake_ups.ts";
+import { waitUntil } from "../wait_until.ts";
+
+export { waitUntil };
 
 /** The driver's name. */
 export const DRIVER = "lvm.denolith.dev";
@@ -257,14 +260,3 @@ export class FakeControlPlane implements AsyncDisposable {
  * machine.
  */
 export const WAIT_TIMEOUT_MS = 30_000;
-
-/** Polls until a condition holds. @param what what is waited for, in words @throws {Error} after the time limit */
-export async function waitUntil(
-  condition: () => boolean,
-  what: string | (() => string) = "a condition",
-): Promise<void> {
-  for (const end = Date.now() + WAIT_TIMEOUT_MS; !condition();) {
-    if (Date.now() > end) throw new Error(`waiting for ${typeof what === "string" ? what : what()}: it does not come`);
-    await new Promise((resolve) => setTimeout(resolve, 3));
-  }
-}
