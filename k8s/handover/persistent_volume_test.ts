@@ -3,7 +3,15 @@ import type { ApiClient } from "../client/client.ts";
 import type { PersistentVolume } from "../api/objects.ts";
 import type { Handover } from "./handover.ts";
 import { type LvmMove, marksOf, MOVE_MARKS } from "./moves.ts";
-import { affinityTo, nodeOfVolume, recordOf, restorePolicy, retain, volumeFrom } from "./persistent_volume.ts";
+import {
+  affinityTo,
+  bindingWait,
+  nodeOfVolume,
+  recordOf,
+  restorePolicy,
+  retain,
+  volumeFrom,
+} from "./persistent_volume.ts";
 
 const HANDOVER = { metadata: { name: "v", uid: "m" }, spec: { persistentVolume: "pv" } } as Handover;
 const OBJECT: PersistentVolume = {
@@ -49,6 +57,18 @@ Deno.test("restorePolicy() removes what retain() adds", async () => {
   assertEquals(restored, { metadata: OBJECT.metadata, spec: OBJECT.spec! });
   const unknown = await changed(retained, (client) => restorePolicy(client, retained, undefined, MOVE_MARKS));
   assertEquals([unknown.metadata, unknown.spec], [OBJECT.metadata, retained.spec]);
+});
+
+Deno.test("bindingWait() waits until both the claim and its PersistentVolume are bound, if the claim is there", () => {
+  const self = { spec: { claim: { namespace: "n", name: "c", uid: "u" } } } as Handover;
+  const waits = (claimPhase: string, phase: string | undefined, uid = "u") => {
+    const persistentVolume = phase === undefined ? undefined : { ...OBJECT, status: { phase } };
+    const claim = { metadata: { name: "c", uid }, status: { phase: claimPhase } };
+    return bindingWait({ self, volume: undefined, persistentVolume, claim }) !== undefined;
+  };
+  assertEquals(waits("Bound", "Bound"), false);
+  assertEquals([waits("Lost", "Bound"), waits("Bound", "Available"), waits("Bound", undefined)], [true, true, true]);
+  assertEquals(waits("Pending", "Available", "another"), false);
 });
 
 /** Returns the node of a PersistentVolume with terms of an affinity. */
