@@ -28,10 +28,10 @@ export interface TransportOptions {
 const CREDENTIAL_MAX_AGE_MS = 60_000;
 
 /**
- * Milliseconds without a word after which the server is asked for a sign of life. With the time for the answer, less than the
- * 30 s within which both processes are to detect that the server does not respond (docs/explanation/data-safety.md).
+ * Milliseconds without a word after which the server is asked for a sign of life, as client-go does (ReadIdleTimeout). Each
+ * agent does so: a shorter time is more load on an idle cluster than a sooner detection is worth.
  */
-const READ_IDLE_TIMEOUT_MS = 20_000;
+const READ_IDLE_TIMEOUT_MS = 30_000;
 
 /** Milliseconds without an accepted request after which the server counts as unavailable. */
 const UNAVAILABLE_AFTER_MS = 60_000;
@@ -112,7 +112,7 @@ export class Transport implements Disposable {
 
   /**
    * Returns why the server cannot be used: it has accepted no request for a minute, although one is sent when nothing has
-   * come on a watch for a third of it.
+   * come on a watch for half of it.
    *
    * @returns a reason for people; `undefined` while the server can be used
    */

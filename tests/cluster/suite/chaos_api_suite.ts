@@ -8,8 +8,8 @@ import { TestNamespace } from "./helpers/test_namespace.ts";
 /** The duration of the API server's outage, in milliseconds. */
 const OUTAGE_MS = 60_000;
 
-/** The time in milliseconds within which a watch must notice that its connection is dead. */
-const DETECTION_TIMEOUT_MS = 30_000;
+/** The time in milliseconds within which a watch must notice that its connection is dead: 30 s idle, 5 s for an answer, and some. */
+const DETECTION_TIMEOUT_MS = 40_000;
 
 /** The limit of requests in one second: every watch and list again, and those of each claim, at once. */
 const MAX_REQUESTS_PER_SECOND = 60;
