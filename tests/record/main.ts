@@ -9,7 +9,7 @@ import { type Column, formatTable } from "../../base/text_table.ts";
 import { sampleSeed } from "../rig/sample.ts";
 import { seededRandom, seedOf } from "../rig/seeded_random.ts";
 import { type Candidate, drawRows, MAX_COMMITS } from "./draw.ts";
-import { changeSince, readPasses } from "./record.ts";
+import { changeSince, mergePasses, readPasses } from "./record.ts";
 import { ROWS } from "./rows.ts";
 
 const HELP = `Usage: deno task record [flags]
@@ -19,6 +19,7 @@ pass on a commit; commit that file.
 
   --check           Fail when a row never passed, or its last pass is older than ${MAX_COMMITS} commits of the product
   --draw MINUTES    Print what CI runs in that time, a command a line, drawn by the commit, or by the variable SAMPLE
+  --merge           Take lines of the record from standard input, such as those that CI printed: the later pass of each stays
   -h, --help        Show this help`;
 
 /** The time that the start of a cluster takes, in seconds. */
@@ -50,12 +51,16 @@ async function candidates(): Promise<Candidate[]> {
 
 async function main(): Promise<number> {
   const args = parseArgs(Deno.args, {
-    boolean: ["check", "help"],
+    boolean: ["check", "help", "merge"],
     string: ["draw"],
     alias: { h: "help" },
   });
   if (args.help) {
     console.log(HELP);
+    return 0;
+  }
+  if (args.merge) {
+    console.log(`taken: ${(await mergePasses(await new Response(Deno.stdin.readable).text())).join(", ") || "none"}`);
     return 0;
   }
   const all = await candidates();

@@ -86,11 +86,34 @@ export class RecordedRun {
         Math.round(Deno.systemMemoryInfo().total / 2 ** 30)
       } GiB`,
     };
-    using lock = await Deno.open(ROOT + FILE, { read: true, write: true });
-    await lock.lock(true);
-    const passes = { ...await readPasses(), ...Object.fromEntries(commands.map((one) => [one, pass])) };
-    await Deno.writeTextFile(ROOT + FILE, passesText(passes));
+    await addPasses(() => Promise.resolve(Object.fromEntries(commands.map((one) => [one, pass]))));
   }
+}
+
+/** Adds passes to the record. @param choose returns them by what it has */
+async function addPasses(choose: (present: Passes) => Promise<Passes>): Promise<void> {
+  using lock = await Deno.open(ROOT + FILE, { read: true, write: true });
+  await lock.lock(true);
+  const present = await readPasses();
+  await Deno.writeTextFile(ROOT + FILE, passesText({ ...present, ...await choose(present) }));
+}
+
+/** Adds the passes in lines of another record that are later than those that this one has. @returns the rows */
+export async function mergePasses(text: string): Promise<string[]> {
+  const taken: [string, Pass][] = [];
+  await addPasses(async (present) => {
+    for (const [command, pass] of Object.entries(passesOf(text))) {
+      const [age, presentAge] = [
+        (await changeSince(pass, [])).commits,
+        (await changeSince(present[command], [])).commits,
+      ];
+      if (age < presentAge || (age === presentAge && age < Infinity && pass.date > present[command]!.date)) {
+        taken.push([command, pass]);
+      }
+    }
+    return Object.fromEntries(taken);
+  });
+  return taken.map(([command]) => command);
 }
 
 /** Returns the commit whose files are checked out; `undefined` when some were changed, or git does not tell. */
