@@ -161,8 +161,18 @@ export async function controller(flags: Flags, end: AbortSignal): Promise<number
   return await runController(flags, end);
 }
 
-/** Does what {@linkcode controller} does, without logging. @param clock time, of a test */
-export async function runController(flags: Flags, end: AbortSignal, clock: Clock = systemClock): Promise<number> {
+/**
+ * Does what {@linkcode controller} does, without logging.
+ *
+ * @param clock time, of a test
+ * @param serveServices serves the CSI services, of a test
+ */
+export async function runController(
+  flags: Flags,
+  end: AbortSignal,
+  clock: Clock = systemClock,
+  serveServices: typeof serve = serve,
+): Promise<number> {
   const driver = requireDriverName(flags["driver-name"]!);
   const namespace = flags.namespace!;
   const disabled = flags["disable-controllers"];
@@ -217,7 +227,7 @@ export async function runController(flags: Flags, end: AbortSignal, clock: Clock
       clock,
     })
     : refusedSnapshotMetadata(SNAPSHOT_METADATA_OFF);
-  const server = await serve(socketPath(flags.endpoint!), [
+  const server = await serveServices(socketPath(flags.endpoint!), [
     bindService(Identity, identity, metrics.onCallCompleted),
     bindService(Controller, handlers, metrics.onCallCompleted),
     bindService(GroupController, services.groupHandlers, metrics.onCallCompleted),

@@ -94,11 +94,13 @@ interface Seams {
   readonly clock?: Clock;
   /** Creates what runs its commands. */
   readonly createExec?: CreateExec;
+  /** Serves the CSI services. */
+  readonly serveServices?: typeof serve;
 }
 
 /** Does what {@linkcode node} does, without logging. */
 export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {}): Promise<number> {
-  const { clock = systemClock, createExec = openExec } = seams;
+  const { clock = systemClock, createExec = openExec, serveServices = serve } = seams;
   const options = { ...await parseNodeFlags(flags, createExec), clock };
   if (flags["transfer-address"] !== undefined && options.transfer === undefined) {
     logNoTransferAddress(flags["transfer-advertise"]);
@@ -173,7 +175,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
 
   const labels = topologyLabels(flags, client);
   const onUnmounted = (id: VolumeId) => agent.volumes.requeueUnmounted(id);
-  const server = await serve(socket, csiServices({ options, machine, metrics, labels, onUnmounted }));
+  const server = await serveServices(socket, csiServices({ options, machine, metrics, labels, onUnmounted }));
   machine.background.start();
   const registration = options.registers
     ? await serveRegistration(options.registrationSocket, {

@@ -112,6 +112,7 @@ const ALWAYS: readonly Row[] = [
 
 const OTHERS: readonly Row[] = [
   { command: "test:crashes", covers: [...HANDOVER, ...MACHINE], ci: "drawn", seconds: 430 },
+  { command: "test:model", covers: [], ci: "drawn", seconds: 200 },
   { command: "test:browser", covers: ["plugin/ui/"], ci: "drawn", seconds: 75 },
   { command: "test:monitoring", covers: ["cli/metrics/", "deploy/monitoring/"], ci: "drawn", seconds: 40 },
   { command: "test:release", covers: INSTALL, ci: "drawn", seconds: 180 },

@@ -8,6 +8,7 @@
 
 import type { ApiClient } from "../../../k8s/client/client.ts";
 import { orAbsent, orAbsentOrChanged } from "../../../k8s/client/client.ts";
+import { sleep, systemClock } from "../../../base/clock.ts";
 import { Informer } from "../../../k8s/runtime/informer.ts";
 import { Controller } from "../../../k8s/runtime/controller.ts";
 import {
@@ -29,21 +30,31 @@ export interface BinderOptions {
   readonly claims: Informer<PersistentVolumeClaim>;
   /** The PersistentVolumes. */
   readonly volumes: Informer<PersistentVolume>;
+  /** The time after which it looks at all PersistentVolumes again, in milliseconds; never, when absent. */
+  readonly resyncMs?: number | undefined;
 }
 
 /** Binds and releases by informers of its own until the signal is aborted. @returns these, and what ends with it */
 export function startBinder(
   client: ApiClient,
   signal: AbortSignal,
+  resyncMs?: number,
 ): Omit<BinderOptions, "client"> & { running: Promise<unknown> } {
   const claims = new Informer(client, persistentVolumeClaims);
   const volumes = new Informer(client, persistentVolumes);
-  const running = [claims.start(signal), volumes.start(signal), bindVolumes({ client, claims, volumes }, signal)];
+  const running = [
+    claims.start(signal),
+    volumes.start(signal),
+    bindVolumes({ client, claims, volumes, resyncMs }, signal),
+  ];
   return { claims, volumes, running: Promise.all(running) };
 }
 
 /** Binds and releases until the signal is aborted. */
-export async function bindVolumes({ client, claims, volumes }: BinderOptions, signal: AbortSignal): Promise<void> {
+export async function bindVolumes(
+  { client, claims, volumes, resyncMs }: BinderOptions,
+  signal: AbortSignal,
+): Promise<void> {
   const setClaimPhase = ({ namespace, name }: ObjectMeta, phase: string) =>
     client.patch(persistentVolumeClaims, { namespace, name }, { merge: { status: { phase } }, subresource: "status" });
   /** The uids of the claims that it has made Lost. */
@@ -68,7 +79,11 @@ export async function bindVolumes({ client, claims, volumes }: BinderOptions, si
     const reference = volume?.spec?.claimRef;
     if (volume === undefined || volume.metadata.deletionTimestamp !== undefined || reference === undefined) return;
     const at = { namespace: reference.namespace!, name: reference.name! };
-    const claim = claims.get(`${at.namespace}/${at.name}`);
+    const cached = claims.get(`${at.namespace}/${at.name}`);
+    // one that its watch has not brought yet is not gone (Kubernetes, pv_controller.go, `syncVolume`)
+    const claim = cached?.metadata.uid === reference.uid
+      ? cached
+      : await orAbsent(client.get(persistentVolumeClaims, at));
     const setPhase = (phase: string) =>
       client.patch(persistentVolumes, { name }, { merge: { status: { phase } }, subresource: "status" });
     if (claim?.metadata.uid !== reference.uid) {
@@ -101,5 +116,10 @@ export async function bindVolumes({ client, claims, volumes }: BinderOptions, si
       ...[claim.spec?.volumeName ?? []].flat(),
     ],
   );
-  await controller.run(signal);
+  const running = controller.run(signal);
+  while (resyncMs !== undefined && !signal.aborted) {
+    await sleep(systemClock, resyncMs, signal);
+    for (const { metadata } of volumes.list()) controller.add(metadata.name);
+  }
+  await running;
 }

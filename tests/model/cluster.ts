@@ -1,0 +1,372 @@
+/**
+ * A whole cluster in a world: an API server, the driver's controller and agents as processes of their own, kubelets, pods that
+ * write, and what Kubernetes does besides.
+ *
+ * @module
+ */
+
+import { assertEquals } from "@std/assert";
+import { runController } from "../../cli/controller.ts";
+import "../../k8s/client/kubeconfig.ts"; // an import that is still to be made takes time of this machine
+import { type LvmNode, lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import {
+  csiNodes,
+  events,
+  nodes,
+  type PersistentVolume,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type StorageClass,
+  storageClasses,
+} from "../../k8s/api/objects.ts";
+import {
+  volumeGroupSnapshotClasses,
+  volumeGroupSnapshotContents,
+  volumeGroupSnapshots,
+  volumeSnapshotClasses,
+  volumeSnapshotContents,
+  volumeSnapshots,
+} from "../../k8s/api/snapshot_objects.ts";
+import { HttpClient } from "../../k8s/client/http_client.ts";
+import { lvmImports, openEbsVolumes, topoLvmVolumes } from "../../k8s/handover/imports.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
+import { Controller } from "../../k8s/runtime/controller.ts";
+import { secrets } from "../../k8s/sidecars/secrets.ts";
+import { VOLUME } from "../../lvm/model/tags.ts";
+import { FakeApiServer } from "../fake/cluster/api_server.ts";
+import { PROVISIONER_ANNOTATION, TOPOLOGY_KEY } from "../fake/cluster/control_plane.ts";
+import { DRIVER, NAMESPACE } from "../fake/cluster/node_cluster.ts";
+import { startBinder } from "../fake/cluster/volume_binder.ts";
+import { requireWakeUps } from "../fake/cluster/wake_ups.ts";
+import { contentOf, ownerOf } from "../fake/machine/luks.ts";
+import { devicePath, type FakeLv } from "../fake/machine/machine.ts";
+import type { MemoryFiles } from "../fake/machine/memory_files.ts";
+import { flagsOf } from "../fake/subcommand.ts";
+import { Contents } from "./contents.ts";
+import { CLAIM_PROTECTION, Kubernetes } from "./kubernetes.ts";
+import { Network } from "./network.ts";
+import { SimulatedNode } from "./node.ts";
+import type { Pod } from "./pod.ts";
+import { currentProcess, type Process, type World } from "./world.ts";
+
+/** The size of the volume group of each node, in bytes: too small for everything at once. */
+const GROUP_BYTES = 512n << 20n;
+
+/** The time after which kube-controller-manager looks at all PersistentVolumes again, in milliseconds. */
+const RESYNC_MS = 15_000;
+
+/** The processes in which controllers run. */
+const processes = new WeakMap<Controller, Process>();
+const { run } = Controller.prototype;
+Controller.prototype.run = async function (this: Controller, signal: AbortSignal): Promise<void> {
+  const process = currentProcess();
+  if (process !== undefined) {
+    processes.set(this, process);
+    controllersOf.set(process, [...controllersOf.get(process) ?? [], this]);
+  }
+  await run.call(this, signal);
+};
+const controllersOf = new WeakMap<Process, Controller[]>();
+
+/** A controller of the driver that runs. */
+interface RunningController {
+  readonly process: Process;
+  readonly end: AbortController;
+  readonly ended: Promise<unknown>;
+}
+
+/** The cluster. */
+export class ModelCluster implements AsyncDisposable {
+  readonly network: Network;
+  readonly nodes: SimulatedNode[];
+  readonly pods: Pod[] = [];
+  readonly contents = new Contents();
+  readonly kubernetes: Kubernetes;
+  controller: RunningController | undefined;
+  #controllers = 0;
+
+  private constructor(
+    readonly world: World,
+    readonly api: FakeApiServer,
+    readonly files: MemoryFiles,
+    readonly kubeconfig: string,
+    names: readonly string[],
+  ) {
+    this.network = new Network(world);
+    this.kubernetes = new Kubernetes(this);
+    this.nodes = names.map((name) => new SimulatedNode(name, this, GROUP_BYTES));
+  }
+
+  /** Starts an API server with all kinds. */
+  static startApi(): FakeApiServer {
+    const snapshotKinds = [volumeSnapshots, volumeSnapshotContents, volumeSnapshotClasses];
+    const groupKinds = [volumeGroupSnapshots, volumeGroupSnapshotContents, volumeGroupSnapshotClasses];
+    const ownKinds = [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves, lvmImports];
+    return FakeApiServer.start({
+      resources: [...ownKinds, openEbsVolumes, topoLvmVolumes, ...snapshotKinds, ...groupKinds, secrets],
+    });
+  }
+
+  /** Starts a cluster, in a world that runs. */
+  static async start(
+    world: World,
+    { api, files, kubeconfig }: { api: FakeApiServer; files: MemoryFiles; kubeconfig: string },
+  ): Promise<ModelCluster> {
+    const names = ["n1", "n2"];
+    files.paths = names.flatMap((name) =>
+      ["/", "/staging/", "/pods/", "/plugins/", `/plugins/${DRIVER}/`].map((folder) => name + folder)
+    );
+    const cluster = new ModelCluster(world, api, files, kubeconfig, names);
+    for (const name of names) {
+      const labels = { [TOPOLOGY_KEY]: name, "kubernetes.io/hostname": name };
+      api.put(nodes, {
+        metadata: { name, labels },
+        status: { conditions: [{ type: "Ready", status: "True" }] } as never,
+      });
+      api.put(csiNodes, {
+        metadata: { name },
+        spec: { drivers: [{ name: DRIVER, nodeID: name, topologyKeys: [TOPOLOGY_KEY] }] },
+      });
+    }
+    const manager = world.process("manager");
+    manager.run(() =>
+      startBinder(new HttpClient({ url: api.url }, { userAgent: "binder" }), manager.end.signal, RESYNC_MS)
+    );
+    world.process("api").run(() =>
+      setTimeout(function bookmarks() {
+        api.sendBookmarks();
+        setTimeout(bookmarks, 60_000);
+      }, 60_000)
+    );
+    for (const node of cluster.nodes) {
+      node.startKubelet();
+      await node.startAgent();
+    }
+    await cluster.startController();
+    await cluster.until(
+      () => names.every((name) => cluster.#lvmNode(name)?.status?.volumeGroups !== undefined),
+      "the nodes",
+    );
+    return cluster;
+  }
+
+  #lvmNode(name: string): LvmNode | undefined {
+    return this.api.objects(lvmNodes).find(({ metadata }) => metadata.name === name);
+  }
+
+  /** Waits, and looks often. @throws {Error} when it takes too long */
+  async until(condition: () => boolean, what: string | (() => string), ms = 600_000): Promise<void> {
+    for (const end = this.world.now + ms; !condition();) {
+      if (this.world.now > end) {
+        throw new Error(`after ${ms / 1000} s, not so: ${typeof what === "string" ? what : what()}`);
+      }
+      await this.world.sleep(200);
+    }
+  }
+
+  /** Adds a class of the driver. */
+  addClass(name: string, { parameters, ...rest }: Omit<Partial<StorageClass>, "metadata"> = {}): void {
+    this.api.put(storageClasses, {
+      metadata: { name },
+      provisioner: DRIVER,
+      reclaimPolicy: "Delete",
+      allowVolumeExpansion: true,
+      volumeBindingMode: "WaitForFirstConsumer",
+      parameters: { volumeGroup: "data", ...parameters },
+      ...rest,
+    });
+  }
+
+  /** Adds a claim. */
+  addClaim(
+    name: string,
+    { className, mib, ...spec }: { className: string; mib: number } & Partial<PersistentVolumeClaim["spec"]>,
+  ): PersistentVolumeClaim {
+    const claim = this.api.put(persistentVolumeClaims, {
+      metadata: {
+        name,
+        namespace: "default",
+        annotations: { [PROVISIONER_ANNOTATION]: DRIVER },
+        finalizers: [CLAIM_PROTECTION],
+      },
+      spec: {
+        storageClassName: className,
+        accessModes: ["ReadWriteOnce"],
+        volumeMode: "Filesystem",
+        resources: { requests: { storage: `${mib}Mi` } },
+        ...spec,
+      },
+      status: { phase: "Pending" },
+    });
+    this.contents.addClaim(claim.metadata.uid!);
+    return claim;
+  }
+
+  /** Adds a pod that uses a claim. */
+  addPod(name: string, claim: PersistentVolumeClaim): void {
+    this.pods.push({
+      ...{ name, claim: claim.metadata.name, claimUid: claim.metadata.uid!, node: undefined, mounted: undefined },
+      ...{
+        isUnmounted: false,
+        isRunning: false,
+        isDeleted: false,
+        knowsDeletion: false,
+        isGone: false,
+        waitsFor: undefined,
+      },
+    });
+    this.kubernetes.wake();
+  }
+
+  /** Deletes a pod. */
+  deletePod(pod: Pod): void {
+    pod.isDeleted = true;
+    this.kubernetes.wake();
+  }
+
+  /** Deletes a claim. */
+  deleteClaim({ metadata: { namespace, name } }: PersistentVolumeClaim): void {
+    this.api.collection(persistentVolumeClaims).delete({ namespace, name });
+  }
+
+  /** Returns the processes of the driver. */
+  driverProcesses(): Process[] {
+    return [this.controller?.process, ...this.nodes.map(({ agent }) => agent?.process)].filter((one) =>
+      one !== undefined
+    );
+  }
+
+  /** Returns a claim as it is kept. */
+  claim(name: string): PersistentVolumeClaim | undefined {
+    return this.api.objects(persistentVolumeClaims).find(({ metadata }) => metadata.name === name);
+  }
+
+  /** Returns the PersistentVolume of a claim that is bound. */
+  volumeOf(claim: PersistentVolumeClaim): PersistentVolume | undefined {
+    return this.api.objects(persistentVolumes).find(({ metadata }) => metadata.name === claim.spec?.volumeName);
+  }
+
+  /** Starts the driver's controller, unless it runs. */
+  async startController(): Promise<void> {
+    if (this.controller !== undefined) return;
+    const { world } = this;
+    const process = world.process(`controller ${++this.#controllers}`);
+    const end = new AbortController();
+    const flags = flagsOf(
+      ...["controller", "--kubeconfig", this.kubeconfig, "--identity", `c${this.#controllers}`],
+      ...["--http-address", "off", "--namespace", NAMESPACE, "--endpoint", "unix:///memory/csi.sock"],
+    );
+    const started = world.untilAction(process);
+    const ended = process.run(() =>
+      runController(flags, end.signal, undefined, (path) => {
+        void world.untilAction(process); // it reads its kubeconfig again
+        return Promise.resolve({ path, close: () => Promise.resolve(true) });
+      })
+    );
+    ended.catch((error) => world.fail(error));
+    this.controller = { process, end, ended };
+    await started;
+  }
+
+  /** Kills the controller. */
+  killController(): void {
+    this.controller?.process.kill();
+    this.controller = undefined;
+  }
+
+  /** Asks the controller to end, and waits until it has. */
+  async stopController(): Promise<void> {
+    const { controller } = this;
+    if (controller === undefined) return;
+    controller.end.abort();
+    await Promise.race([
+      controller.ended,
+      new Promise((resolve) => controller.process.end.signal.addEventListener("abort", resolve)),
+    ]);
+    controller.process.kill();
+    if (this.controller === controller) this.controller = undefined;
+  }
+
+  /** Called when a pod runs: it reads what is there, and writes from time to time. */
+  onRunning(pod: Pod): void {
+    this.#read(pod);
+    const write = async () => {
+      while (pod.isRunning && !pod.isDeleted) {
+        await this.#write(pod);
+        await this.world.sleep(this.world.between(500, 10_000));
+      }
+    };
+    write().catch((error) => this.world.fail(error));
+  }
+
+  /** Returns the device of a pod's volume. */
+  #deviceOf(pod: Pod): { node: SimulatedNode; lv: FakeLv } {
+    const node = this.nodes.find(({ name }) => name === pod.node)!;
+    const { targetPath } = node.paths(pod.mounted!, pod.name);
+    const lv = node.machine.mounts.findLast(({ target }) => target === targetPath)?.lv;
+    if (lv === undefined) {
+      throw new Error(`pod ${pod.name} runs on ${node.name}, and nothing is mounted at ${targetPath}`);
+    }
+    if (!lv.active) throw new Error(`pod ${pod.name} runs on ${node.name}, and the device of ${lv.name} is gone`);
+    return { node, lv };
+  }
+
+  #read(pod: Pod): void {
+    const { lv } = this.#deviceOf(pod);
+    this.contents.observe(pod.claimUid, lv.content.data, `pod ${pod.name} reads claim ${pod.claim}`);
+  }
+
+  async #write(pod: Pod): Promise<void> {
+    const { node, lv } = this.#deviceOf(pod);
+    if (ownerOf(node.machine, lv).lv.suspended || lv.suspended) return; // it waits
+    this.#read(pod);
+    const token = this.contents.nextWrite(pod.claimUid, pod.claim);
+    if (token === undefined) return;
+    const { group } = ownerOf(node.machine, lv);
+    const place = ["bs=4096", `seek=${100 + token.number * 17}`, "count=1"];
+    const args = [`if=${token.text}`, `of=${devicePath(group, lv)}`, ...place];
+    const { code, stderr } = await node.machine.run({ program: "dd", args, mutates: true });
+    if (code === 0) this.contents.written(pod.claimUid, token.text);
+    else this.world.log(`pod ${pod.name} cannot write: ${stderr}`);
+  }
+
+  /** Checks the content of all volumes that are not in use. */
+  checkContents(): void {
+    for (const claim of this.api.objects(persistentVolumeClaims)) {
+      if (claim.status?.phase !== "Bound" || claim.metadata.deletionTimestamp !== undefined) continue;
+      const volume = this.volumeOf(claim);
+      if (volume === undefined) {
+        throw new Error(`claim ${claim.metadata.name} is Bound, and its PersistentVolume is gone`);
+      }
+      const tag = VOLUME + volume.spec!.csi!.volumeHandle;
+      const lvs = this.nodes.flatMap(({ machine }) => machine.allLvs()).filter(({ lv }) => lv.tags.has(tag));
+      assertEquals(lvs.length, 1, `claim ${claim.metadata.name} has ${lvs.length} LVs`);
+      const { data } = contentOf(lvs[0]!.lv);
+      this.contents.observe(claim.metadata.uid!, data, `claim ${claim.metadata.name}`);
+    }
+  }
+
+  /** Requires that nothing waits in silence. */
+  async requireWakeUps(): Promise<void> {
+    await requireWakeUps(this.api, {
+      agentOf: (name) => {
+        const agent = this.nodes.find((node) => node.name === name)?.agent;
+        return agent && controllersOf.get(agent.process);
+      },
+      timeoutMs: 300_000,
+    });
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.network[Symbol.dispose]();
+    return Promise.resolve();
+  }
+
+  /** Returns the last events, in words. */
+  lastEvents(count = 8): string {
+    return this.api.objects(events).slice(-count).map(({ involvedObject, reason, message }) =>
+      `${involvedObject?.kind} ${involvedObject?.name}: ${reason}: ${message}`
+    ).join("\n");
+  }
+}

@@ -1,0 +1,115 @@
+/**
+ * `deno task test:model`: plays random histories over whole clusters. See {@linkcode HELP}.
+ *
+ * @module
+ */
+
+import { parseArgs } from "@std/cli/parse-args";
+import fc from "fast-check";
+import { RecordedRun } from "../record/record.ts";
+import { histories, type History } from "./history.ts";
+import { keepHistory, keptHistories, readHistory } from "./corpus.ts";
+import { play } from "./play.ts";
+
+const HELP = `Usage: deno task test:model [-- [flags]]
+
+Plays kept histories, and then random ones, over whole clusters in this process: claims, pods, deaths, outages. A
+small model says what a user may see. A history that fails is made small, printed, and written to
+tests/model/corpus/, from where "deno task test" repeats it.
+
+  --time TIME     The time for random histories, such as 90s, 3m or 8h (default 3m)
+  --seed NUMBER   The seed of the first random history (default: by chance, and printed)
+  --shrink TIME   The time in which a history that fails is made small (default 3m)
+  --keep-going    Go on after a history that fails; what fails in the same way is not kept again
+  --play FILE     Play one kept history, and print what happens
+  -h, --help      Show this help`;
+
+/** Parses a time such as `90s` or `8h`. @returns milliseconds, or `undefined` for another text */
+function parseTime(text: string): number | undefined {
+  const [, number, unit] = /^(\d{1,6})(s|m|h)$/.exec(text) ?? [];
+  if (number === undefined) return undefined;
+  return Number(number) * { s: 1_000, m: 60_000, h: 3_600_000 }[unit as "s" | "m" | "h"];
+}
+
+/** A history that failed. */
+interface Finding {
+  readonly history: History;
+  readonly error: unknown;
+}
+
+/** Plays the history of a seed. @returns how it failed, as small as could be made of it in the time */
+async function playSeed(seed: number, shrinkMs: number): Promise<Finding | undefined> {
+  let end = Infinity;
+  const property = fc.asyncProperty(histories, async (history) => {
+    if (performance.now() > end) return; // what would be smaller is not tried any more
+    try {
+      await play(history);
+    } catch (error) {
+      end = Math.min(end, performance.now() + shrinkMs);
+      throw error;
+    }
+  });
+  const { failed, counterexample, errorInstance } = await fc.check(property, { seed, numRuns: 1 });
+  return failed ? { history: counterexample![0], error: errorInstance } : undefined;
+}
+
+/** Describes a failure without what differs from history to history. */
+function kindOf(error: unknown): string {
+  return String(error).split("\n")[0]!.replaceAll(/[0-9a-f]{8,}|\d+/g, "N");
+}
+
+function describe(error: unknown): string {
+  return error instanceof Error ? error.stack ?? error.message : String(error);
+}
+
+async function main(): Promise<number> {
+  const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
+    string: ["time", "seed", "shrink", "play"],
+    boolean: ["help", "keep-going"],
+    alias: { h: "help" },
+    default: { time: "3m", shrink: "3m", seed: String(crypto.getRandomValues(new Uint32Array(1))[0]! >>> 1) },
+  });
+  if (args.help) {
+    console.log(HELP);
+    return 0;
+  }
+  const [timeMs, shrinkMs, seed] = [parseTime(String(args.time)), parseTime(String(args.shrink)), Number(args.seed)];
+  if (timeMs === undefined || shrinkMs === undefined || !Number.isSafeInteger(seed)) {
+    console.error(`deno task test:model: ${Deno.args.join(" ")}: not known; see --help`);
+    return 2;
+  }
+  if (args.play !== undefined) {
+    await play(readHistory(String(args.play)).history, { onLog: console.log });
+    return 0;
+  }
+  const run = await RecordedRun.begin();
+  const known = new Set<string>();
+  let [passed, failed] = [0, 0];
+  const fail = (error: unknown, file: string) => {
+    failed++;
+    console.log(`${describe(error)}\n  history: ${file}\n  repeat: deno task test:model -- --play ${file}`);
+  };
+  for (const { history, file } of keptHistories()) {
+    await play(history).then(() => passed++, (error) => fail(error, file));
+  }
+  console.log(`seed ${seed}; ${passed} kept histories passed`);
+  const start = performance.now();
+  const mayGoOn = () => failed === 0 || args["keep-going"];
+  for (let next = seed; performance.now() - start < timeMs && mayGoOn(); next++) {
+    const finding = await playSeed(next, shrinkMs);
+    if (finding === undefined) passed++;
+    else if (known.has(kindOf(finding.error))) failed++;
+    else {
+      known.add(kindOf(finding.error));
+      const reason = String(finding.error).split("\n")[0]!.slice(0, 300);
+      fail(finding.error, keepHistory(`seed-${next}`, { reason, history: finding.history }));
+    }
+    if ((next - seed) % 100 === 99) console.log(`${passed} passed, ${failed} failed`);
+  }
+  // as `deno test` prints it, for .ci/run
+  console.log(`${failed === 0 ? "ok" : "FAILED"} | ${passed} passed | ${failed} failed`);
+  if (failed === 0) await run.pass("test:model", { passed });
+  return failed === 0 ? 0 : 1;
+}
+
+if (import.meta.main) Deno.exit(await main());
