@@ -6,6 +6,8 @@
  * @module
  */
 
+import { withoutControls } from "./text_table.ts";
+
 /** The kinds of failure that a caller can tell apart. */
 export const ERROR_KINDS = [
   /** The request is wrong; to repeat it cannot help. */
@@ -154,10 +156,11 @@ export class StorageError extends Error {
   /**
    * Creates an error of the kind.
    *
-   * @param message text for users: "doing X: why; remedy"
+   * @param message text for users: "doing X: why; remedy". It may quote what a pod has written on its volume, and goes to
+   * terminals: control characters are replaced
    */
   constructor(kind: ErrorKind, message: string, options: StorageErrorOptions = {}) {
-    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    super(withoutControls(message), options.cause === undefined ? undefined : { cause: options.cause });
     this.kind = kind;
     this.reason = options.reason ?? causeOf(options.cause) ?? kind;
     this.retryOnChange = options.retryOnChange ?? false;

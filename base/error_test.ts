@@ -56,3 +56,11 @@ Deno.test("firstReason(): what keeps a volume group from being used comes before
   assertEquals(firstReason(["NoSpace", "PhysicalVolumesMissing", undefined]), "PhysicalVolumesMissing");
   assertEquals([firstReason(["CommandFailed"]), firstReason([])], [undefined, undefined]);
 });
+
+Deno.test("the message of a StorageError has no characters that move a cursor, or reverse what follows", () => {
+  const uuid = "\x1b[2J\x9b31m\u202e\r\n\t\x07";
+  assertEquals(
+    new StorageError("ForeignData", `it holds LVM2_member with the UUID ${uuid}!`).message,
+    `it holds LVM2_member with the UUID ${"\ufffd"}[2J${"\ufffd"}31m${"\ufffd".repeat(5)}!`,
+  );
+});

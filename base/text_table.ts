@@ -63,16 +63,25 @@ export function wrapText(prefix: string, text: string): string[] {
 }
 
 /**
- * Replaces control characters, line feeds included: otherwise a mount or file name could inject terminal escape sequences.
+ * The control characters that JSON allows in texts (ECMA-48, C1), and those for the direction of a text (Unicode, UAX 9), as a part
+ * of a regular expression.
+ */
+export const UNQUOTED_CONTROLS = "\\u007f-\\u009f\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069";
+
+/**
+ * Replaces control characters, line feeds included: otherwise a mount or file name, or what a pod writes on its volume, could
+ * inject terminal escape sequences, or reverse what is shown after it.
  */
 export function withoutControls(text: string): string {
-  // deno-lint-ignore no-control-regex
-  return text.replace(/[\u0000-\u001f\u007f-\u009f]/g, "\ufffd");
+  return text.replace(new RegExp(`[\\u0000-\\u001f${UNQUOTED_CONTROLS}]`, "g"), "\ufffd");
 }
 
-/** Escapes the control characters that JSON allows in texts, and some terminals obey (ECMA-48, C1). */
+/** Escapes the control characters that JSON allows in texts. */
 export function escapeControls(json: string): string {
-  return json.replace(/[\u007f-\u009f]/g, (one) => `\\u00${one.charCodeAt(0).toString(16)}`);
+  return json.replace(
+    new RegExp(`[${UNQUOTED_CONTROLS}]`, "g"),
+    (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
 }
 
 /** Returns a text as one word for a shell, so that a command with it can be copied. */

@@ -16,6 +16,7 @@ import { defined } from "../base/defined.ts";
 import { causeOf } from "../base/error.ts";
 import { type Command, type CommandEnd, describeCommand } from "../lvm/exec.ts";
 import { currentRequestId } from "../base/request_id.ts";
+import { escapeControls } from "../base/text_table.ts";
 import { LOG_FORMATS, LOG_LEVELS, oneOf } from "./shared_flags.ts";
 
 /** Starts the log. @throws {UsageError} for an unknown level or format */
@@ -23,7 +24,7 @@ export async function startLogging(level: string, format: string): Promise<void>
   const lowestLevel: LogLevel = oneOf(LOG_LEVELS)(level, "--log-level");
   const formatter = oneOf(LOG_FORMATS)(format, "--log-format") === "json" ? jsonLinesFormatter : formatText;
   await configure({
-    sinks: { stderr: (record) => console.error(formatter(withReasonField(record)).trimEnd()) },
+    sinks: { stderr: (record) => console.error(escapeControls(formatter(withReasonField(record)).trimEnd())) },
     loggers: [
       { category: ["denolith"], sinks: ["stderr"], lowestLevel },
       { category: ["logtape", "meta"], sinks: ["stderr"], lowestLevel: "warning" },

@@ -25,3 +25,16 @@ Deno.test("startLogging() prints what is important enough, as text or as a line 
     else assertEquals(line!.replace(/^\S+Z /, ""), 'warning test it failed error="no space" tries=2');
   }
 });
+
+Deno.test("startLogging() escapes all control characters, and those that reverse a text", async () => {
+  const controls = "\x1b[2J\x9b31m\u202e\u2066\r\n\x7f";
+  for (const format of ["text", "json"]) {
+    await using printed = collectPrinted();
+    await startLogging("warning", format);
+    getLogger(["denolith", "test"]).warn("it failed", { error: new Error(`a${controls}b`), source: controls });
+    const [line, ...more] = printed.log;
+    assertEquals(more, []);
+    assertMatch(line!, /^[\x20-\x7e]+$/);
+    assertMatch(line!, /\\u001b\[2J\\u009b31m\\u202e\\u2066/);
+  }
+});

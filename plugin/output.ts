@@ -6,7 +6,7 @@
 
 import { stringify } from "@std/yaml";
 import type { Severity } from "./problem.ts";
-import { escapeControls } from "../base/text_table.ts";
+import { escapeControls, UNQUOTED_CONTROLS } from "../base/text_table.ts";
 
 /** Where the plugin prints, and whom it asks. */
 export interface Terminal {
@@ -112,8 +112,7 @@ export function formatAnswer(
  * {@linkcode coloursOf}, which come first.
  */
 const CONTROLS = new RegExp(
-  `(\\u001b\\[(?:0|${Object.values(CODES).join("|")})m)|[\\u0000-\\u0009\\u000b-\\u001f\\u007f-\\u009f` +
-    "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]",
+  `(\\u001b\\[(?:0|${Object.values(CODES).join("|")})m)|[\\u0000-\\u0009\\u000b-\\u001f${UNQUOTED_CONTROLS}]`,
   "g",
 );
 

@@ -8,6 +8,7 @@
 
 import { type Clock, timestamp } from "../../base/clock.ts";
 import { truncateMessage } from "../../base/error.ts";
+import { withoutControls } from "../../base/text_table.ts";
 import type { Event, KubeObject } from "../api/objects.ts";
 
 /** The type of an event: `Warning` for what somebody may have to act on. */
@@ -67,8 +68,12 @@ export class EventCorrelator {
     this.#clock = clock;
   }
 
-  /** Returns the event that says this, with one more count. A message is cut at the limit of the API. */
-  count(object: KubeObject, type: EventType, reason: string, message: string): RecordedEvent {
+  /**
+   * Returns the event that says this, with one more count. A message is cut at the limit of the API, and has no control
+   * characters: it may quote what a user wrote, and is read in a terminal.
+   */
+  count(object: KubeObject, type: EventType, reason: string, words: string): RecordedEvent {
+    const message = withoutControls(words);
     const objectKey = `${object.kind}\n${object.metadata.uid ?? object.metadata.name}`;
     const group = [objectKey, type, reason].join("\n");
     const isCombined = this.#isCombined(group, message);

@@ -46,3 +46,13 @@ Deno.test("EventCorrelator cuts a long message, and keeps the reason at its end"
   );
   assertEquals([message.length, message.slice(-9)], [1_024, "a… [Lost]"]);
 });
+
+Deno.test("EventCorrelator replaces the control characters of a message", () => {
+  const { message } = new EventCorrelator(new FakeClock()).count(
+    CLAIM,
+    "Warning",
+    "Failed",
+    "source \x1b[2J\u009b\u202ea\nb",
+  );
+  assertEquals(message, "source \ufffd[2J\ufffd\ufffda\ufffdb");
+});
