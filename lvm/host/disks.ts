@@ -18,6 +18,8 @@ export interface Disk {
   readonly type: string;
   /** The UUID in LVM's label, if the device is a physical volume. */
   readonly pvUuid?: string;
+  /** The UUID of the btrfs on it, if udev has found one. */
+  readonly btrfsUuid?: string;
 }
 
 /** `--all` includes ramdisks, which can be physical volumes, and empty devices, whose data is gone. */
@@ -37,6 +39,9 @@ export async function readDisks(exec: Exec): Promise<Disk[]> {
     path: asString(device.name),
     number: asString(device["maj:min"]).trim(),
     type: asString(device.type ?? ""),
-    ...defined({ pvUuid: device.fstype === "LVM2_member" ? asString(device.uuid) : undefined }),
+    ...defined({
+      pvUuid: device.fstype === "LVM2_member" ? asString(device.uuid) : undefined,
+      btrfsUuid: device.fstype === "btrfs" ? asString(device.uuid) : undefined,
+    }),
   }));
 }

@@ -12,6 +12,8 @@ import { defined } from "../../base/defined.ts";
 import { isDriverDeviceName } from "../../base/ids.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import { contextIn, isSameContext, requestedContext } from "../settings/selinux.ts";
+import { readSignatures } from "./device.ts";
+import { readDisks } from "./disks.ts";
 import { parseMountInfo } from "./mount_info.ts";
 
 /** A mount of this mount namespace. */
@@ -275,7 +277,7 @@ async function realPath(path: string): Promise<string | undefined> {
  * Mounts a device. A mount(8) that fails may have mounted it: when it is killed, or fails in a step after that. After an error
  * kubelet does not unstage, so the mount is undone.
  *
- * @throws {StorageError} `FailedPrecondition` when mount(8) left an SELinux context out
+ * @throws {StorageError} `FailedPrecondition` when mount(8) left an SELinux context out, or the kernel mounts another device
  */
 export async function mountDevice(
   exec: Exec,
@@ -285,8 +287,9 @@ export async function mountDevice(
 ): Promise<void> {
   const flags = options.flags.length === 0 ? [] : ["-o", options.flags.join(",")];
   const context = requestedContext(options.flags);
+  const command: Command = { program: "mount", args: ["-t", options.type, ...flags, device, path], mutates: true };
   try {
-    await runOk(exec, { program: "mount", args: ["-t", options.type, ...flags, device, path], mutates: true });
+    await (options.type === "btrfs" ? mountBtrfs(exec, command, { device, path }) : runOk(exec, command));
     if (context !== undefined) await requireContext(exec, path, context);
   } catch (error) {
     if (lateCompletion(error) !== undefined) throw error;
@@ -294,6 +297,52 @@ export async function mountDevice(
     const isMounted = there !== undefined && filesystemMounts([there], { devicePath: device }).length > 0;
     throw isMounted ? await undoMount(exec, path, error) : error;
   }
+}
+
+/**
+ * Mounts the btrfs of a device, and no other one. The kernel knows a btrfs by its UUID. Linux before 6.7 mounts another device in
+ * place of the named one, or none, if that has the same UUID and a higher generation, and udev has found it
+ * (64-btrfs.rules). A pod can read the UUID in /sys/fs/btrfs, and write such a btrfs on a block volume. So the kernel forgets the
+ * others before the second attempt.
+ *
+ * @throws {StorageError} `FailedPrecondition` when the kernel mounts another device still
+ */
+async function mountBtrfs(
+  exec: Exec,
+  command: Command,
+  { device, path }: { readonly device: string; readonly path: string },
+): Promise<void> {
+  const tryMount = async () => {
+    try {
+      await runOk(exec, command);
+    } catch (error) {
+      if (lateCompletion(error) !== undefined) throw error;
+      return error;
+    }
+    const there = (await readMounts(exec)).findLast(({ target }) => target === path);
+    if (there === undefined || filesystemMounts([there], { devicePath: device }).length > 0) return undefined;
+    await unmount(exec, path);
+    const reason = `the kernel mounts ${there.source} in its place, which has a btrfs of the same UUID`;
+    return new StorageError("FailedPrecondition", `mounting ${device}: ${reason}`);
+  };
+  const error = await tryMount();
+  if (error === undefined) return;
+  const again = await forgetTwins(exec, device) ? await tryMount() : error;
+  if (again !== undefined) throw again;
+}
+
+/** Has the kernel forget other devices with the UUID of a btrfs. @returns whether there are any */
+async function forgetTwins(exec: Exec, device: string): Promise<boolean> {
+  const uuid = (await readSignatures(exec, device)).find(({ type }) => type === "btrfs")?.uuid;
+  const twins = (await readDisks(exec)).filter(({ path, btrfsUuid }) => path !== device && btrfsUuid === uuid);
+  if (uuid === undefined || twins.length === 0) return false;
+  // it refuses mounted ones, which are none of these
+  await exec.run({
+    program: "btrfs",
+    args: ["device", "scan", "--forget", ...twins.map(({ path }) => path)],
+    mutates: true,
+  });
+  return true;
 }
 
 /** Makes sure that a new mount has an SELinux context: mount(8) leaves it out where it does not see /sys/fs/selinux. */

@@ -1,4 +1,5 @@
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { foreignLv } from "../../tests/fake/machine/foreign_lv.ts";
 import { failure, type FakeGroup, type FakeLv, FakeMachine, ok } from "../../tests/fake/machine/machine.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
 import { type Command, describeCommand } from "../exec.ts";
@@ -310,6 +311,35 @@ Deno.test("stage() refuses a device that has other signatures, and not the recor
     assertEquals((await assertRejects(stage, StorageError, "but holds")).kind, "ForeignData");
   }
 });
+
+for (const kernel of ["mounted", "refused"] as const) {
+  Deno.test(`stage() mounts its own btrfs while one of the same UUID on a block volume is ${kernel} in its place`, async () => {
+    await using folder = await createRoot();
+    const { machine, staging } = await setUpVolume(folder.root, { bytes: 256n << 20n, type: "btrfs" });
+    const path = `${folder.root}/staged`;
+    const stage = () => staging.stage(id, path, { kind: "mount", flags: [] });
+    await stage();
+    await staging.unstage(id, path);
+    const [own] = machine.groups[0]!.lvs as [FakeLv];
+    const twin = foreignLv(machine, { group: "data", name: "twin", bytes: 64n << 20n, type: "btrfs" });
+    twin.content.signatures = own.content.signatures;
+    machine.host.scannedBtrfs.set(twin, kernel);
+    await stage();
+    const mounted = () => machine.mounts.filter(({ target }) => target === path).map(({ lv }) => lv?.name);
+    assertEquals(mounted(), [own.name]);
+    await staging.unstage(id, path);
+
+    // udev finds it again and again
+    machine.fault = ({ args }) => args.includes("--forget") ? ok() : undefined;
+    machine.host.scannedBtrfs.set(twin, kernel);
+    await assertRejects(
+      stage,
+      StorageError,
+      kernel === "mounted" ? "/dev/mapper/data-twin in its place" : "wrong fs type",
+    );
+    assertEquals(mounted(), []);
+  });
+}
 
 Deno.test("unstage() and unpublish() take nothing off when another filesystem is mounted on top", async () => {
   await using folder = await createRoot();

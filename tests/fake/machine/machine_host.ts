@@ -44,6 +44,11 @@ export interface FakeHost {
   onPulledDisk: Set<FakeLv>;
   /** LVs whose filesystems another mount namespace has mounted. */
   mountedElsewhere: Set<FakeLv>;
+  /**
+   * LVs whose btrfs udev has found: the kernel mounts one of them in place of another with the same UUID (Linux before 6.7), or
+   * nothing at all.
+   */
+  scannedBtrfs: Map<FakeLv, "mounted" | "refused">;
   /** LVs with a btrfs in which a balance runs while it is mounted. */
   balancing: Set<FakeLv>;
   /** LVs whose device node is not there. */
@@ -133,6 +138,7 @@ export function healthyHost(): FakeHost {
     orphanDevicesOn: "",
     onPulledDisk: new Set(),
     mountedElsewhere: new Set(),
+    scannedBtrfs: new Map(),
     balancing: new Set(),
     missingDeviceNodes: new Set(),
     hiddenPvs: [],

@@ -6,7 +6,17 @@
 
 import type { Output } from "../../../lvm/exec.ts";
 import { optionValue } from "./tool_text.ts";
-import { expectArgs, failure, type FakeMachine, type FakeMount, isReadOnly, ok } from "./machine.ts";
+import { ownerOf } from "./luks.ts";
+import {
+  devicePath,
+  expectArgs,
+  failure,
+  type FakeLv,
+  type FakeMachine,
+  type FakeMount,
+  isReadOnly,
+  ok,
+} from "./machine.ts";
 
 /** The flags of a mount, not of its filesystem, that the mount table shows by their names. */
 const PER_MOUNT_FLAGS = ["nosuid", "nodev", "noexec", "noatime", "nodiratime", "nosymfollow"];
@@ -68,8 +78,13 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
   if (flags.includes("bind")) return bindMount(machine, source, target, ownFlags);
   let readOnly = isReadOnlyMount(flags);
   const type = optionValue(args, "-t");
-  const lv = machine.lvAt(source);
-  if (lv === undefined) return failure(32, `mount: ${target}: special device ${source} does not exist.`);
+  const named = machine.lvAt(source);
+  if (named === undefined) return failure(32, `mount: ${target}: special device ${source} does not exist.`);
+  const twin = type === "btrfs" ? scannedTwin(machine, named) : undefined;
+  const lv = twin ?? named;
+  if (machine.host.scannedBtrfs.get(lv) === "refused") {
+    return failure(32, `mount: ${target}: wrong fs type, bad option, bad superblock on ${source}, missing codepage.`);
+  }
   if (lv.invalid) return failure(32, `mount: ${target}: can't read superblock on ${source}.`);
   const isOfKernel = !lv.content.needsNewKernel || !/^(?:[0-4]|5\.\d\.)/.test(machine.host.kernel);
   const filesystem = lv.content.signatures.find((signature) => signature.type === type);
@@ -109,12 +124,20 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
   lv.content.isClean = false;
   const filesystemReadOnly = readOnly && mounts.every(isFilesystemReadOnly);
   const deviceNumber = type === "btrfs" ? "0:42" : `253:${lv.minor}`;
+  const shownSource = twin === undefined ? source : devicePath(ownerOf(machine, twin).group, twin);
   machine.mounts.push({
-    ...{ target, source, fsType: type, root: "/", readOnly, filesystemReadOnly, deviceNumber, lv },
+    ...{ target, source: shownSource, fsType: type, root: "/", readOnly, filesystemReadOnly, deviceNumber, lv },
     flags: flags.filter((flag) => PER_MOUNT_FLAGS.includes(flag)),
     ...context !== undefined && { context },
   });
   return ok();
+}
+
+/** Returns the LV that the kernel takes for the btrfs of another one. */
+function scannedTwin({ host, mounts }: FakeMachine, lv: FakeLv): FakeLv | undefined {
+  if (mounts.some((mount) => mount.lv === lv)) return undefined;
+  const uuid = lv.content.signatures[0]?.uuid;
+  return [...host.scannedBtrfs.keys()].find((other) => other !== lv && other.content.signatures[0]?.uuid === uuid);
 }
 
 /** Splits options at their commas, but for those in quotes. */

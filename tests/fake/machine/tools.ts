@@ -307,8 +307,15 @@ function e2fsck(machine: FakeMachine, args: readonly string[]): Output {
 
 function btrfs(machine: FakeMachine, args: readonly string[]): Output {
   if (args[1] === "sync") return syncMounted(machine, args);
+  if (args[1] === "scan") return forgetScanned(machine, args);
   expectArgs(args, /^filesystem resize max \//);
   return resizeMounted(machine, args, "btrfs");
+}
+
+function forgetScanned(machine: FakeMachine, args: readonly string[]): Output {
+  expectArgs(args, /^device scan --forget( \/\S+)+$/);
+  for (const path of args.slice(3)) machine.host.scannedBtrfs.delete(machine.lvAt(path)!);
+  return ok();
 }
 
 function syncMounted(machine: FakeMachine, args: readonly string[]): Output {
