@@ -192,6 +192,14 @@ export function pathOf(resource: Resource, at: { name?: string; namespace?: stri
   return "/" + parts.map(encodeURIComponent).join("/");
 }
 
+/**
+ * Reports whether an object can have a name. The name of a source, which a claim has, can be any text, and another one would lead to
+ * another object, or to a list: servers decode `%2F`, and URLs have no `..`.
+ */
+export function isPathSegment(name: string): boolean {
+  return /^(?!\.{1,2}$)[^/%]+$/.test(name);
+}
+
 /** Returns the key of an object: `namespace/name`, or `name` for cluster-scoped kinds. */
 export function keyOf({ metadata }: KubeObject): string {
   return keyOfName(metadata);

@@ -16,7 +16,14 @@ import type { ReplaceOptions, RequestOptions, Selection, WatchEvent } from "./cl
 import { isTransient } from "./client.ts";
 import { backoffMs, type Clock, sleep, systemClock } from "../../base/clock.ts";
 import type { ApiServer } from "./config.ts";
-import { apiVersionOf, type KubeObject, type ObjectName, pathOf, type Resource } from "../api/objects.ts";
+import {
+  apiVersionOf,
+  isPathSegment,
+  type KubeObject,
+  type ObjectName,
+  pathOf,
+  type Resource,
+} from "../api/objects.ts";
 import { collectPages, readPages, watchPath } from "./lists.ts";
 import {
   describeRequest,
@@ -104,9 +111,10 @@ export class HttpClient implements ApiClient, Disposable {
   }
 
   /** Implements {@linkcode ApiClient}. */
-  get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: RequestOptions = {}): Promise<T> {
+  async get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: RequestOptions = {}): Promise<T> {
     const call = { verb: "get", resource, name: at.name, method: "GET", path: pathOf(resource, at), ...options };
-    return this.#requestObject<T>(call);
+    if (isPathSegment(at.name)) return await this.#requestObject<T>(call);
+    throw new ApiError(`${describeRequest(call)}: no object can have this name`, { status: 404, reason: "NotFound" });
   }
 
   /** Implements {@linkcode ApiClient}. */

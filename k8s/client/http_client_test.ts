@@ -44,6 +44,15 @@ Deno.test("HttpClient: sends its user agent, and reports every response", async 
   assertEquals(s.answers, ["get things 200", "get things 404"]);
 });
 
+Deno.test("HttpClient: a name that no object can have leads to no other object", async () => {
+  await using s = harness();
+  for (const name of ["", ".", "..", "a/status", "../leases/b", "a%2Fstatus", "%2e%2e"]) {
+    const error = await assertRejects(() => s.client.get(things, { name }), ApiError, "no object can have this name");
+    assertEquals([error.status, error.reason], [404, "NotFound"], name);
+  }
+  assertEquals(s.fake.requests, []);
+});
+
 Deno.test("HttpClient: a watch ends with its signal, also when garbage was collected since it began", async () => {
   await using s = harness();
   const end = new AbortController();
