@@ -231,6 +231,20 @@ const MACHINE_PROBLEMS: Problems = {
     ],
     ["filters", "warning", "/dev/loop0", /physical volume of it \(a-b\)/, /global_filter = \[.*"r\|\/dev\/sr0\|"\]/],
   ],
+  "a pod made a member of an array of its block volume": [
+    ({ machine, lv }) => [
+      addKubeletLoop(machine, lv),
+      machine.host.loops.at(-1)!.found = "linux_raid_member",
+      machine.host.settings.set("global_filter", '["r|^/dev/loop|"]'),
+    ],
+    [
+      "filters",
+      "warning",
+      "/dev/loop0",
+      /wrote linux_raid_member on it: udev/,
+      /^printf '%s\\n' 'SUBSYSTEM==.*--reload$/,
+    ],
+  ],
   "the host itself uses a volume group": [
     ({ machine, lv }) => {
       const root = { ...lv, name: "root", uuid: "r", tags: new Set<string>(), minor: 77 };

@@ -6,7 +6,7 @@
 
 import { type Configuration, type Setting, snapshotAutoextendThreshold } from "../model/configuration.ts";
 import type { Disk } from "../host/disks.ts";
-import { acceptsAll, HOST_PATTERN, passesFilter } from "../host/stacked_devices.ts";
+import { acceptsAll, HOST_PATTERN, HOST_UDEV_FILE, HOST_UDEV_RULES, passesFilter } from "../host/stacked_devices.ts";
 import type { StorageError } from "../../base/error.ts";
 import { type Command, isNotInstalled, isTimeout } from "../exec.ts";
 import {
@@ -162,6 +162,7 @@ export function checkFilters(facts: HostFacts): CheckResult {
       ...hidden,
       ...unlisted,
       ...stackedDevices(settings, stacked),
+      ...assembledMembers(stacked),
       ...activationLists(settings, groups, driver),
       ...archiveDirectory(settings, "value" in mounts ? mounts.value : []),
       ...recoverySettings(settings),
@@ -216,6 +217,25 @@ function stackedDevices(settings: Configuration, stacked: readonly Disk[]): Foun
     read[0]!.path
   }, which is over a logical volume: LVM of this host reads what pods write there`;
   return [...ofLvs, info(setting, found, remedy)];
+}
+
+/** What udev gives to programs that use it at once: mdadm, the kernel's btrfs, and bcache. */
+const ASSEMBLED = ["linux_raid_member", "ddf_raid_member", "isw_raid_member", "bcache", "btrfs"];
+
+/** Finds what udev of this host has found on the loop devices of block volumes, although whoever uses the volume wrote it. */
+function assembledMembers(stacked: readonly Disk[]): Found[] {
+  const rules = HOST_UDEV_RULES.map((rule) => `'${rule}'`).join(" ");
+  const remedy = `printf '%s\\n' ${rules} > ${HOST_UDEV_FILE}; udevadm control --reload`;
+  return stacked.filter(({ type, content }) => type === "loop" && ASSEMBLED.includes(content?.type ?? "")).map((disk) =>
+    warning(
+      disk.path,
+      `it is over a logical volume, and whoever uses that wrote ${
+        disk.content!.type
+      } on it: udev of this host gives it to the ` +
+        "programs for that, which keep the volume in use",
+      remedy,
+    )
+  );
 }
 
 function hidingRule(settings: Configuration, path: string): { why: string; remedy: string } {

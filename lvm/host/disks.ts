@@ -18,8 +18,8 @@ export interface Disk {
   readonly type: string;
   /** The UUID in LVM's label, if the device is a physical volume. */
   readonly pvUuid?: string;
-  /** The UUID of the btrfs on it, if udev has found one. */
-  readonly btrfsUuid?: string;
+  /** What udev has found on it, such as `btrfs`, `LVM2_member` or `linux_raid_member`. */
+  readonly content?: { readonly type: string; readonly uuid: string };
 }
 
 /** `--all` includes ramdisks, which can be physical volumes, and empty devices, whose data is gone. */
@@ -41,7 +41,9 @@ export async function readDisks(exec: Exec): Promise<Disk[]> {
     type: asString(device.type ?? ""),
     ...defined({
       pvUuid: device.fstype === "LVM2_member" ? asString(device.uuid) : undefined,
-      btrfsUuid: device.fstype === "btrfs" ? asString(device.uuid) : undefined,
+      content: device.fstype === null
+        ? undefined
+        : { type: asString(device.fstype ?? ""), uuid: asString(device.uuid ?? "") },
     }),
   }));
 }

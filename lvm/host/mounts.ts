@@ -13,7 +13,7 @@ import { isDriverDeviceName } from "../../base/ids.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import { contextIn, isSameContext, requestedContext } from "../settings/selinux.ts";
 import { readSignatures } from "./device.ts";
-import { readDisks } from "./disks.ts";
+import { type Disk, readDisks } from "./disks.ts";
 import { parseMountInfo } from "./mount_info.ts";
 
 /** A mount of this mount namespace. */
@@ -334,8 +334,9 @@ async function mountBtrfs(
 /** Has the kernel forget other devices with the UUID of a btrfs. @returns whether there are any */
 async function forgetTwins(exec: Exec, device: string): Promise<boolean> {
   const uuid = (await readSignatures(exec, device)).find(({ type }) => type === "btrfs")?.uuid;
-  const twins = (await readDisks(exec)).filter(({ path, btrfsUuid }) => path !== device && btrfsUuid === uuid);
-  if (uuid === undefined || twins.length === 0) return false;
+  const isTwin = ({ path, content }: Disk) => path !== device && content?.type === "btrfs" && content.uuid === uuid;
+  const twins = (await readDisks(exec)).filter(isTwin);
+  if (twins.length === 0) return false;
   // it refuses mounted ones, which are none of these
   await exec.run({
     program: "btrfs",

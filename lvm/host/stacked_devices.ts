@@ -25,6 +25,20 @@ export const HOST_PATTERN = `r|^/dev/(${NEVER.join("|")})|`;
 /** What kubelet calls the directories with the devices of block volumes. */
 const KUBELET_DEVICES = "/volumeDevices/";
 
+/**
+ * The rules of udev(7) that an administrator adds on a host: udev does not look at what is on volumes then, and so starts nothing with
+ * it, such as mdadm, and makes no links for its UUIDs and labels.
+ */
+export const HOST_UDEV_RULES = [
+  `SUBSYSTEM=="block", KERNEL=="loop*", ATTR{loop/backing_file}=="*${KUBELET_DEVICES}*", ` +
+  'ENV{UDEV_DISABLE_PERSISTENT_STORAGE_RULES_FLAG}="1"',
+  `SUBSYSTEM=="block", ATTR{dm/name}=="*-vol--*|*-snap--*|*-cut--*|${MAPPING_GROUP}-*", ` +
+  'ENV{DM_UDEV_DISABLE_DISK_RULES_FLAG}="1"',
+] as const;
+
+/** The file for them: before those of device-mapper. */
+export const HOST_UDEV_FILE = "/etc/udev/rules.d/09-denolith.rules";
+
 /** What the filter is made from. */
 export interface StackedReadings {
   /** The loop devices of files. */

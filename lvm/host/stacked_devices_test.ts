@@ -1,7 +1,15 @@
 import { assertEquals } from "@std/assert";
 import { FakeMachine, ok } from "../../tests/fake/machine/machine.ts";
 import type { DeviceNode } from "../model/device_tree.ts";
-import { namesOfOthers, passesFilter, readStackedDevices, stackedFilter } from "./stacked_devices.ts";
+import {
+  HOST_PATTERN,
+  HOST_UDEV_FILE,
+  HOST_UDEV_RULES,
+  namesOfOthers,
+  passesFilter,
+  readStackedDevices,
+  stackedFilter,
+} from "./stacked_devices.ts";
 
 function device(name: string, type: string, ...children: DeviceNode[]): DeviceNode {
   return { name, kernelName: name.replace("/dev/mapper/", "/dev/dm-"), type, mountPoints: [], children };
@@ -121,4 +129,10 @@ Deno.test("readStackedDevices() rejects all loop devices where they, or the devi
     machine.host.missing.add(program);
     assertEquals(stackedFilter(await readStackedDevices(machine)), ["r|^/dev/(loop|mapper/denolith.luks2-)|"], program);
   }
+});
+
+Deno.test("the guide to the installation has the filter and the rules of udev for the host", async () => {
+  const guide = await Deno.readTextFile(new URL("../../docs/guides/install.md", import.meta.url));
+  const missing = [HOST_PATTERN, HOST_UDEV_FILE, ...HOST_UDEV_RULES].filter((text) => !guide.includes(text));
+  assertEquals(missing, []);
 });

@@ -83,8 +83,8 @@ function listBlockDevices(machine: FakeMachine, args: readonly string[]): Output
         fstype: "ext4",
         uuid: "11111111-2222-3333-4444-555555555555",
       },
-      ...machine.host.loops.filter(({ path }) => !pvs.some((pv) => pv.path === path)).map(({ path }) => ({
-        ...{ name: path, "maj:min": path.replace("/dev/loop", "7:"), type: "loop", fstype: null, uuid: null },
+      ...machine.host.loops.filter(({ path }) => !pvs.some((pv) => pv.path === path)).map(({ path, found }) => ({
+        ...{ name: path, "maj:min": path.replace("/dev/loop", "7:"), type: "loop", fstype: found ?? null, uuid: null },
       })),
       ...pvs.map(({ path, uuid }) => ({
         name: path,

@@ -16,6 +16,8 @@ export interface FakeLoop {
   file: string;
   /** The device that it is made of; absent for a file. */
   lv?: FakeLv;
+  /** The type that udev has found on it. */
+  found?: string;
 }
 
 /** Adds a loop device over an LV, as kubelet does for each block volume of a pod. @returns its path */
