@@ -153,7 +153,12 @@ function ext(type: "ext4" | "ext3" | "ext2"): Filesystem {
     isFsckSuccess: (exitCode) => exitCode <= 1,
     // tune2fs requires a check after the last change if the metadata has checksums: these contain the UUID
     journalReplay: (device) => ({ program: "e2fsck", args: ["-f", "-p", device], mutates: true }),
-    changeUuid: (device, uuid) => ({ program: "tune2fs", args: ["-U", uuid, device], mutates: true }),
+    // what was written on a block volume may tell the kernel to stop the node at the first error (ext4(5), errors=panic)
+    changeUuid: (device, uuid) => ({
+      program: "tune2fs",
+      args: ["-U", uuid, "-e", "continue", device],
+      mutates: true,
+    }),
     resize: ({ device }) => ({ program: "resize2fs", args: [device], mutates: true }),
   };
 }

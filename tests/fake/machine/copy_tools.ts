@@ -67,7 +67,7 @@ function applyChunk(
  * be.
  */
 export function tune2fs(machine: FakeMachine, args: readonly string[]): Output {
-  expectArgs(args, /^-U [0-9a-f-]{36} \/\S+$/);
+  expectArgs(args, /^-U [0-9a-f-]{36} -e continue \/\S+$/);
   const lv = filesystemAt(machine, args.at(-1)!, /^ext[234]$/);
   if (lv === undefined) {
     return failure(1, `tune2fs: Bad magic number in super-block while trying to open ${args.at(-1)}`);
