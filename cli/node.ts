@@ -153,9 +153,14 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   const parts = { client, events, machine, state, machineEvents, transfers, end };
   const agent = createAgent({ ...options, ...informers, ...parts });
   registerMetrics(metrics, { driver, thin, volumeObjects, machine, state, clock, orphans: agent.orphans });
-  const createController = (name: string, reconciler: VolumeReconciler | SnapshotReconciler) =>
+  const createController = (
+    name: string,
+    reconciler: VolumeReconciler | SnapshotReconciler,
+    ownerOf?: (key: string) => string,
+  ) =>
     new Controller({
       name,
+      ownerOf,
       reconcile: (key) => reconciler.reconcile(key),
       parallel: MAX_CONCURRENT_RECONCILES,
       backoff: { startMs: 1_000, capMs: 60_000 },
@@ -163,7 +168,10 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
       onDepth: metrics.onDepth,
       drainMs: GRACE_MS,
     });
-  const volumeController = createController("lvmvolume", agent.volumes).watch(volumeObjects);
+  // the volumes of the claims of a namespace, of which there may be thousands, do not go before all others
+  const claimOf = (name: string) => volumeObjects.get(name)?.metadata.annotations?.[CLAIM_ANNOTATION] ?? "";
+  const namespaceOf = (name: string) => claimOf(name).replace(/\/.*/, "");
+  const volumeController = createController("lvmvolume", agent.volumes, namespaceOf).watch(volumeObjects);
   const snapshotController = createController("lvmsnapshot", agent.snapshots).watch(snapshotObjects);
   const trimCounters = metrics.registerTrimming(() => machine.trimmer.lastSuccesses());
   const counters = {

@@ -20,6 +20,11 @@ export interface QueueOptions {
   backoff?: Backoff | undefined;
   /** Reports whether a key that is enqueued is processed before those that are not urgent; none is, when absent. */
   isUrgent?: ((key: string) => boolean) | undefined;
+  /**
+   * Returns whose a key is that is enqueued: the owners take turns, so that nobody waits for all keys of another one. By default it
+   * is the namespace of a key `namespace/name`, and nobody's if the key has none.
+   */
+  ownerOf?: ((key: string) => string) | undefined;
   /** Called whenever the number of keys that wait for a worker changes. */
   onDepth?: ((depth: number) => void) | undefined;
   /** Time. */
@@ -38,6 +43,54 @@ const KEYS_PER_TURN = 5;
  */
 const SLOW_KEYS_PER_WORKER = 10;
 
+/** Keys that wait. Their owners take turns, and each has its keys in the order in which they came. */
+class Turns {
+  readonly #owners = new Map<string, string>();
+  readonly #keys = new Map<string, Set<string>>();
+
+  get size(): number {
+    return this.#owners.size;
+  }
+
+  has(key: string): boolean {
+    return this.#owners.has(key);
+  }
+
+  add(key: string, owner: string): void {
+    if (this.#owners.has(key)) return;
+    this.#owners.set(key, owner);
+    const keys = this.#keys.get(owner);
+    if (keys === undefined) this.#keys.set(owner, new Set([key]));
+    else keys.add(key);
+  }
+
+  delete(key: string): void {
+    const owner = this.#owners.get(key);
+    if (owner === undefined) return;
+    this.#owners.delete(key);
+    const keys = this.#keys.get(owner)!;
+    keys.delete(key);
+    if (keys.size === 0) this.#keys.delete(owner);
+  }
+
+  /** Returns the next key without those that were taken, and gives its owner the last turn. */
+  take(): string | undefined {
+    const next = this.#keys.entries().next().value;
+    if (next === undefined) return undefined;
+    const [owner, keys] = next;
+    const [key] = keys as Iterable<string>;
+    this.#keys.delete(owner);
+    this.#keys.set(owner, keys);
+    this.delete(key!);
+    return key;
+  }
+
+  clear(): void {
+    this.#owners.clear();
+    this.#keys.clear();
+  }
+}
+
 /** A key's later turn. */
 interface DelayedAdd {
   readonly at: number;
@@ -53,8 +106,9 @@ export class WorkQueue {
   readonly #clock: Clock;
   readonly #onDepth: (depth: number) => void;
   readonly #isUrgent: (key: string) => boolean;
-  readonly #urgent = new Set<string>();
-  readonly #ready = new Set<string>();
+  readonly #ownerOf: (key: string) => string;
+  readonly #urgent = new Turns();
+  readonly #ready = new Turns();
   /** The keys that have a worker, with the time at which they got it; the oldest first. */
   readonly #active = new Map<string, number>();
   /** The keys that are still processed after they took long, and have no worker any more. */
@@ -80,6 +134,7 @@ export class WorkQueue {
     this.#backoff = options.backoff ?? DEFAULT_BACKOFF;
     this.#clock = options.clock ?? systemClock;
     this.#isUrgent = options.isUrgent ?? (() => false);
+    this.#ownerOf = options.ownerOf ?? ((key) => key.slice(0, Math.max(key.indexOf("/"), 0)));
     this.#onDepth = options.onDepth ?? (() => {});
   }
 
@@ -162,21 +217,18 @@ export class WorkQueue {
     this.#delayed.delete(key);
     if (this.#isUrgent(key)) {
       this.#ready.delete(key);
-      this.#urgent.add(key);
-    } else if (!this.#urgent.has(key)) this.#ready.add(key);
+      this.#urgent.add(key, this.#ownerOf(key));
+    } else if (!this.#urgent.has(key)) this.#ready.add(key, this.#ownerOf(key));
     this.#dispatch();
     this.#onDepth(this.depth);
   }
 
   #dispatch(): void {
     if (this.#state !== "started") return;
-    for (const keys of [this.#urgent, this.#ready]) {
-      for (const key of keys) {
-        if (!this.#hasWorker() || this.#isTurnOver()) return;
-        keys.delete(key);
-        this.#active.set(key, this.#clock.now());
-        void this.#process(key);
-      }
+    while (this.depth > 0 && this.#hasWorker() && !this.#isTurnOver()) {
+      const key = this.#urgent.take() ?? this.#ready.take()!;
+      this.#active.set(key, this.#clock.now());
+      void this.#process(key);
     }
   }
 

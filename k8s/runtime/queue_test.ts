@@ -222,6 +222,33 @@ Deno.test("WorkQueue: urgent keys go before those that wait already, in their ow
   assertEquals(begun, ["first", "urgent 1", "urgent 2", "a", "b", "c"]);
 });
 
+Deno.test("WorkQueue: namespaces take turns, however many keys one of them has", async () => {
+  const { begun, queue, end } = testQueue({ parallel: 1 });
+  for (let n = 0; n < 10_000; n++) queue.add(`storm/${n}`);
+  for (const key of ["shop/a", "shop/b", "node", "bank/a"]) queue.add(key);
+  queue.start();
+  const endNext = async () => {
+    await end(begun.at(-1)!);
+    await nextTurn();
+  };
+  for (let n = 0; n < 6; n++) await endNext();
+  assertEquals(begun, ["storm/0", "shop/a", "node", "bank/a", "storm/1", "shop/b", "storm/2"]);
+  queue.add("shop/c");
+  for (let n = 0; n < 2; n++) await endNext();
+  assertEquals(begun.slice(-2), ["storm/3", "shop/c"]);
+  assertEquals(queue.depth, 9_996);
+});
+
+Deno.test("WorkQueue: owners of keys take turns, also while keys are added and woken", async () => {
+  const { begun, queue, end } = testQueue({ parallel: 1, ownerOf: (key) => key[0]! });
+  queue.start();
+  for (const key of ["a1", "a2", "a3", "b1", "a2"]) queue.add(key);
+  queue.wake("a3");
+  for (let n = 0; n < 3; n++) await end(begun[n]!);
+  assertEquals(begun, ["a1", "a2", "b1", "a3"]);
+  assertEquals([queue.stateOf("a3"), queue.depth], ["turn", 0]);
+});
+
 Deno.test("WorkQueue reports how many keys wait after each turn in which it took some", async () => {
   const depths: number[] = [];
   const { begun, queue } = testQueue({ parallel: 1_000, onDepth: (depth) => depths.push(depth) });
