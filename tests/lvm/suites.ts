@@ -84,6 +84,7 @@ export const SUITES: readonly Suite[] = [
   { name: "hosts", module: "hosts", disksGiB: [1, 1], onlyFull: true },
   { name: "disks", module: "disks", disksGiB: [2, 2] },
   { name: "stacked_devices", module: "stacked_devices", disksGiB: [1, 3] },
+  { name: "hostile_tenants", module: "hostile_tenants", disksGiB: [1, 3] },
   { name: "permission_set", module: "permission_set", disksGiB: [2] },
 ];
 

@@ -97,6 +97,7 @@ const GUEST_COVERS: Readonly<Record<string, readonly string[]>> = {
   encryption_cost: ["lvm/encryption/"],
   erasure: ["lvm/deletion/", "lvm/volumes/"],
   group_snapshots: ["lvm/group_snapshots/"],
+  hostile_tenants: ["lvm/inventory/", "lvm/client/", "lvm/host/", "lvm/staging/"],
   large_difference: ["lvm/differences/"],
   layouts: ["lvm/settings/", "lvm/volumes/", "lvm/health/"],
   permission_set: ["deno.json", "cli/"],

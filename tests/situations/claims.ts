@@ -79,6 +79,12 @@ export const CLAIMS: readonly Situation[] = [
     shown: [by("k8s/runtime/event_correlator_test.ts", "EventCorrelator names events as the API requires")],
   },
   {
+    seen: ["external-provisioner#68", "external-provisioner#211", "ibm-spectrum-scale-csi#1038"],
+    happened: "Thousands of claims at once delay all others.",
+    here: "Namespaces take turns.",
+    shown: [by("k8s/runtime/queue_test.ts", "namespaces take turns, however many keys one of them has")],
+  },
+  {
     seen: ["cloudnative-pg#3671", "clickhouse-operator#702", "mongodb-kubernetes-operator#489", "topolvm#194"],
     happened: "A pod may not run on the node of its volume.",
     here: "why names the node, and the command that moves the volume.",

@@ -30,6 +30,15 @@ export const CONTROL_PLANE: readonly Situation[] = [
     shown: [by("tests/cluster_fake/request_counts_test.ts", "an idle node renews its Lease every two minutes")],
   },
   {
+    seen: ["kubernetes#101695"],
+    happened: "What a user has written controls the terminal of who reads it.",
+    here: "Messages have no control characters.",
+    shown: [
+      by("base/error_test.ts", "the message of a StorageError has no characters that move a cursor"),
+      by("k8s/runtime/event_correlator_test.ts", "replaces the control characters of a message"),
+    ],
+  },
+  {
     seen: ["ceph-csi#3397", "aws-ebs-csi-driver#1390", "democratic-csi#194"],
     happened: "An upgrade changes a selector, which cannot be changed.",
     here: "Selectors are the same, whatever the values.",

@@ -51,6 +51,18 @@ export const FILESYSTEMS: readonly Situation[] = [
     shown: [by("tests/contract/copies_suite.ts", "volume is larger, and is mounted beside it")],
   },
   {
+    seen: ["lxc#1909", "systemd#22182"],
+    happened: "The kernel mounts another device in place of a btrfs of the same UUID, or refuses it.",
+    here: "The driver has it forget the other one.",
+    shown: [by("lvm/staging/staging_test.ts", "mounts its own btrfs while one of the same UUID on a block volume")],
+  },
+  {
+    seen: ["syzkaller#599", "singularity#180"],
+    happened: "A filesystem that a user has written stops the machine by its `errors=panic`.",
+    here: "A copy goes on after errors.",
+    shown: [by("tests/lvm/hostile_tenants_suite.ts", "can break neither the node nor a terminal")],
+  },
+  {
     seen: ["fedora-coreos-tracker#735"],
     happened: "The clock of the machine went back, and tune2fs refuses to change a UUID.",
     here: "e2fsck repairs the times first.",

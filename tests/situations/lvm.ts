@@ -145,19 +145,30 @@ export const LVM: readonly Situation[] = [
     ],
   },
   {
-    seen: ["sds-node-configurator#334", "hwameistor#1437", "kubernetes#110163", "coreos/fedora-coreos-tracker#1517"],
+    seen: [
+      "sds-node-configurator#334",
+      "hwameistor#1437",
+      "kubernetes#110163",
+      "coreos/fedora-coreos-tracker#1517",
+      "chef-cookbooks#520",
+      "vexxhost/atmosphere#2377",
+    ],
     happened: "A pod makes a volume group on its volume, and the node uses it.",
     here: "What lies over a logical volume is no disk of the node.",
     shown: [
       by("tests/contract/stacked_devices_suite.ts", "is no group of the machine"),
       by("tests/cluster/suite/stacked_devices_suite.ts", "gives the node no group, and takes none"),
+      by("tests/lvm/hostile_tenants_suite.ts", "whatever a pod writes on its block volume"),
     ],
   },
   {
-    seen: ["lvm2#63"],
-    happened: "The host's LVM opens what is on volumes, and keeps them busy.",
-    here: "The doctor names the filter that is missing.",
-    shown: [by("lvm/doctor/machine_problems_test.ts", "the host's LVM reads the loop device over it")],
+    seen: ["lvm2#63", "mdadm.conf(5)"],
+    happened: "LVM or mdadm of the host opens what is on volumes, and keeps them busy.",
+    here: "The doctor names the filter, or the rules of udev, that are missing.",
+    shown: [
+      by("lvm/doctor/machine_problems_test.ts", "the host's LVM reads the loop device over it"),
+      by("lvm/doctor/machine_problems_test.ts", "a pod made a member of an array of its block volume"),
+    ],
   },
   {
     seen: ["csi-driver-lvm#37"],

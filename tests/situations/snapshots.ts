@@ -23,6 +23,17 @@ export const SNAPSHOTS: readonly Situation[] = [
     }),
   },
   {
+    seen: ["external-snapshotter#477"],
+    happened: "A user makes a filesystem byte by byte, by a snapshot of a block volume.",
+    here: "Only where an administrator allows it.",
+    shown: [
+      by(
+        "k8s/provisioner/content_source_test.ts",
+        "findContentSource() takes a snapshot that is bound, ready, ours and of",
+      ),
+    ],
+  },
+  {
     seen: ["external-snapshotter#412", "external-snapshotter#629", "external-snapshotter#432"],
     happened: "A VolumeSnapshotClass is deleted before its snapshots, which stay.",
     here: "They can be used and deleted.",

@@ -97,7 +97,7 @@ export const VOLUMES: readonly Situation[] = [
     shown: [by("tests/contract/erasure_suite.ts", "a deleted volume's name can be used again at once")],
   },
   {
-    seen: ["incus#1560", "xen-tools#39", "osism/documentation#356", "lxd#14761"],
+    seen: ["incus#1560", "xen-tools#39", "osism/documentation#356", "lxd#14761", "topolvm#1150"],
     happened: "A new or grown volume shows the data of a deleted one.",
     here: "Data is overwritten before its space is free.",
     shown: [by("tests/contract/erasure_suite.ts", "no data of a deleted volume can be read from a new one")],
