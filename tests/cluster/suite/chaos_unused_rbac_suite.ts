@@ -32,6 +32,7 @@ const UNUSED_PERMISSIONS: Record<string, Record<RbacPermission, string>> = {
     "get lvm.denolith.dev/lvmmoves": "only where a volume is moved, which takes two nodes",
     "patch lvm.denolith.dev/lvmmoves": "only where a volume is moved",
     "patch lvm.denolith.dev/lvmmoves/status": "only where a volume is moved",
+    "delete lvm.denolith.dev/lvmmoves": "only where a volume that was moved is deleted",
     "get lvm.denolith.dev/lvmimports": IMPORTS,
     "patch lvm.denolith.dev/lvmimports": IMPORTS,
     "patch lvm.denolith.dev/lvmimports/status": IMPORTS,
