@@ -12,6 +12,7 @@ import { type LvmNode, lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/
 import {
   csiNodes,
   events,
+  type KubeObject,
   nodes,
   type PersistentVolume,
   type PersistentVolumeClaim,
@@ -24,10 +25,12 @@ import {
   volumeGroupSnapshotClasses,
   volumeGroupSnapshotContents,
   volumeGroupSnapshots,
+  type VolumeSnapshot,
   volumeSnapshotClasses,
   volumeSnapshotContents,
   volumeSnapshots,
 } from "../../k8s/api/snapshot_objects.ts";
+import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { lvmImports, openEbsVolumes, topoLvmVolumes } from "../../k8s/handover/imports.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
@@ -43,11 +46,14 @@ import { contentOf, ownerOf } from "../fake/machine/luks.ts";
 import { devicePath, type FakeLv } from "../fake/machine/machine.ts";
 import type { MemoryFiles } from "../fake/machine/memory_files.ts";
 import { flagsOf } from "../fake/subcommand.ts";
-import { Contents } from "./contents.ts";
+import { Contents, type Moment } from "./contents.ts";
 import { CLAIM_PROTECTION, Kubernetes } from "./kubernetes.ts";
+import { CLASSES, type ClassName, SNAPSHOT_CLASSES } from "./history.ts";
 import { Network } from "./network.ts";
 import { SimulatedNode } from "./node.ts";
 import type { Pod } from "./pod.ts";
+import { type FullSnapshot, SNAPSHOT_FINALIZER } from "./snapshots.ts";
+import { count } from "./tally.ts";
 import { currentProcess, type Process, type World } from "./world.ts";
 
 /** The size of the volume group of each node, in bytes: too small for everything at once. */
@@ -82,6 +88,14 @@ export class ModelCluster implements AsyncDisposable {
   readonly nodes: SimulatedNode[];
   readonly pods: Pod[] = [];
   readonly contents = new Contents();
+  /** The moments of snapshots, by their uids. */
+  readonly moments = new Map<string, Moment>();
+  /** The moments of which claims are copies of others, by their uids. */
+  readonly copies = new Map<string, Moment>();
+  /** The passphrases of encrypted claims, by their uids. */
+  readonly passphrases = new Map<string, string>();
+  /** The claims whose passphrase was replaced, and not used since. */
+  readonly #rotated = new Set<string>();
   readonly kubernetes: Kubernetes;
   controller: RunningController | undefined;
   #controllers = 0;
@@ -118,6 +132,12 @@ export class ModelCluster implements AsyncDisposable {
       ["/", "/staging/", "/pods/", "/plugins/", `/plugins/${DRIVER}/`].map((folder) => name + folder)
     );
     const cluster = new ModelCluster(world, api, files, kubeconfig, names);
+    for (const [name, { parameters, volumeBindingMode }] of Object.entries(CLASSES)) {
+      cluster.addClass(name, { parameters, volumeBindingMode });
+    }
+    for (const [name, parameters] of Object.entries(SNAPSHOT_CLASSES)) {
+      api.put(volumeSnapshotClasses, { metadata: { name }, driver: DRIVER, parameters });
+    }
     for (const name of names) {
       const labels = { [TOPOLOGY_KEY]: name, "kubernetes.io/hostname": name };
       api.put(nodes, {
@@ -178,11 +198,19 @@ export class ModelCluster implements AsyncDisposable {
     });
   }
 
-  /** Adds a claim. */
+  /** Adds a claim. @param source the snapshot or the claim of which it is a copy */
   addClaim(
     name: string,
-    { className, mib, ...spec }: { className: string; mib: number } & Partial<PersistentVolumeClaim["spec"]>,
+    { className, mib, source, ...spec }:
+      & { className: ClassName; mib: number; source?: VolumeSnapshot | PersistentVolumeClaim | undefined }
+      & Partial<PersistentVolumeClaim["spec"]>,
   ): PersistentVolumeClaim {
+    const moment = source === undefined ? undefined : this.#momentOf(source);
+    const passphrase = moment?.passphrase ?? `word of ${name}`;
+    if (className === "locked") {
+      this.api.put(secrets, { metadata: { name, namespace: "default" }, data: { passphrase: btoa(passphrase) } });
+    }
+    const isSnapshot = source !== undefined && this.moments.has(source.metadata.uid!);
     const claim = this.api.put(persistentVolumeClaims, {
       metadata: {
         name,
@@ -193,15 +221,76 @@ export class ModelCluster implements AsyncDisposable {
       spec: {
         storageClassName: className,
         accessModes: ["ReadWriteOnce"],
-        volumeMode: "Filesystem",
         resources: { requests: { storage: `${mib}Mi` } },
+        ...(source && {
+          dataSource: isSnapshot
+            ? { apiGroup: "snapshot.storage.k8s.io", kind: "VolumeSnapshot", name: source.metadata.name }
+            : { kind: "PersistentVolumeClaim", name: source.metadata.name },
+        }),
         ...spec,
       },
       status: { phase: "Pending" },
     });
-    this.contents.addClaim(claim.metadata.uid!);
+    const uid = claim.metadata.uid!;
+    this.contents.addClaim(uid, moment);
+    if (className === "locked") this.passphrases.set(uid, passphrase);
+    if (moment !== undefined && !isSnapshot) this.copies.set(uid, moment);
     return claim;
   }
+
+  /** Returns the moment of a snapshot, or begins that of a copy of a claim. */
+  #momentOf({ metadata }: KubeObject): Moment {
+    const uid = metadata.uid!;
+    return this.moments.get(uid) ?? this.contents.beginMoment(uid, this.passphrases.get(uid));
+  }
+
+  /** Adds a snapshot of a claim. */
+  addSnapshot(name: string, claim: PersistentVolumeClaim, className: string): void {
+    const snapshot = this.api.put(volumeSnapshots, {
+      metadata: { name, namespace: "default", finalizers: [SNAPSHOT_FINALIZER] },
+      spec: { volumeSnapshotClassName: className, source: { persistentVolumeClaimName: claim.metadata.name } },
+    } as FullSnapshot);
+    this.moments.set(snapshot.metadata.uid!, this.#momentOf(claim));
+  }
+
+  /** Asks for a larger claim. */
+  grow({ metadata: { namespace, name }, spec }: PersistentVolumeClaim, mib: number): void {
+    const requested = Number(quantityToBytes(spec!.resources!.requests!["storage"])! >> 20n);
+    const resources = { requests: { storage: `${requested + mib}Mi` } };
+    this.api.collection(persistentVolumeClaims).patch({ spec: { resources } }, { namespace, name });
+  }
+
+  /** Replaces the passphrase of a claim, unless it was replaced before and is not in use yet, or a copy has the old one. */
+  rotate({ metadata }: PersistentVolumeClaim): void {
+    const uid = metadata.uid!;
+    const previous = this.passphrases.get(uid);
+    const isCopied = [...this.moments.values(), ...this.copies.values()].some(({ most, passphrase }) => {
+      return most === undefined && passphrase === previous;
+    });
+    if (previous === undefined || isCopied || this.#rotated.has(uid)) return;
+    const passphrase = `${previous}+`;
+    this.passphrases.set(uid, passphrase);
+    this.#rotated.add(uid);
+    const data = { passphrase: btoa(passphrase), previousPassphrase: btoa(previous) };
+    this.api.collection(secrets).patch({ data }, { namespace: "default", name: metadata.name });
+  }
+
+  /** Called when a volume was published with a passphrase. */
+  onPublished(claimUid: string, passphrase: string | undefined): void {
+    if (passphrase === this.passphrases.get(claimUid) && this.#rotated.delete(claimUid)) count("rotation");
+  }
+
+  /** Deletes a snapshot. */
+  deleteSnapshot({ metadata: { namespace, name } }: VolumeSnapshot): void {
+    this.api.collection(volumeSnapshots).delete({ namespace, name });
+  }
+
+  /** Called when the snapshot of a uid is ready. */
+  readonly onReady = (uid: string): void => {
+    const moment = this.moments.get(uid)!;
+    if (moment.most === undefined) count("snapshot");
+    this.contents.endMoment(moment);
+  };
 
   /** Adds a pod that uses a claim. */
   addPod(name: string, claim: PersistentVolumeClaim): void {
@@ -290,6 +379,7 @@ export class ModelCluster implements AsyncDisposable {
 
   /** Called when a pod runs: it reads what is there, and writes from time to time. */
   onRunning(pod: Pod): void {
+    count(`pod of ${this.claim(pod.claim)?.spec?.storageClassName}`);
     this.#read(pod);
     const write = async () => {
       while (pod.isRunning && !pod.isDeleted) {

@@ -12,16 +12,33 @@ type Which = number;
 
 /** What happens. */
 export type Deed =
-  | { readonly do: "claim"; readonly class: ClassName; readonly mib: number; readonly block: boolean }
+  | {
+    readonly do: "claim";
+    readonly class: ClassName;
+    readonly mib: number;
+    readonly block: boolean;
+    readonly pod: boolean;
+  }
   | { readonly do: "pod"; readonly claim: Which }
   | { readonly do: "end pod"; readonly pod: Which }
+  | { readonly do: "snapshot"; readonly claim: Which; readonly class: SnapshotClassName }
+  | { readonly do: "delete snapshot"; readonly snapshot: Which }
+  | {
+    readonly do: "restore" | "clone";
+    readonly from: Which;
+    readonly class: Which;
+    readonly more: number;
+    readonly pod: boolean;
+  }
+  | { readonly do: "grow"; readonly claim: Which; readonly mib: number }
+  | { readonly do: "rotate key"; readonly claim: Which }
   | { readonly do: "delete claim"; readonly claim: Which }
   | { readonly do: "kill agent" | "restart agent"; readonly node: Which; readonly forMs: number }
   | { readonly do: "kill controller" | "restart controller"; readonly forMs: number }
   | { readonly do: "power off"; readonly node: Which; readonly forMs: number }
   | { readonly do: "cut"; readonly who: Which; readonly how: Cut; readonly forMs: number }
   | { readonly do: "pause"; readonly who: Which; readonly forMs: number }
-  | { readonly do: "forget history" | "wait" };
+  | { readonly do: "forget history" };
 
 /** A step of a history. */
 export type Step = Deed & {
@@ -39,15 +56,32 @@ export const CLASSES = {
   now: { parameters: {}, volumeBindingMode: "Immediate" },
   later: { parameters: {}, volumeBindingMode: "WaitForFirstConsumer" },
   thin: { parameters: { thinProvision: "yes", thinPoolSize: "128Mi" }, volumeBindingMode: "Immediate" },
+  locked: {
+    parameters: { encryption: "luks2", ...secretsFor("node-stage", "node-publish") },
+    volumeBindingMode: "Immediate",
+  },
 } as const;
 
 export type ClassName = keyof typeof CLASSES;
 
-const which = fc.nat(7);
-const short = fc.constantFrom(0, 20, 200, 1_000, 3_000);
-const long = fc.constantFrom(500, 5_000, 20_000, 60_000, 400_000);
+/** The classes of snapshots, with their parameters. */
+export const SNAPSHOT_CLASSES = { whole: {}, small: { snapSize: "20%" } } as const;
 
-const deeds: fc.Arbitrary<Deed> = fc.oneof(
+export type SnapshotClassName = keyof typeof SNAPSHOT_CLASSES;
+
+/** Returns the parameters of a class whose volumes have secrets with the names of their claims. */
+function secretsFor(...uses: readonly string[]): Record<string, string> {
+  return Object.fromEntries(uses.flatMap((use) => [
+    [`csi.storage.k8s.io/${use}-secret-name`, "${pvc.name}"],
+    [`csi.storage.k8s.io/${use}-secret-namespace`, "${pvc.namespace}"],
+  ]));
+}
+
+const which = fc.nat(7);
+const faultMs = fc.constantFrom(500, 5_000, 20_000, 60_000, 400_000);
+
+/** What people do. */
+const wishes: fc.Arbitrary<Deed> = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
@@ -55,38 +89,68 @@ const deeds: fc.Arbitrary<Deed> = fc.oneof(
       class: fc.constantFrom(...Object.keys(CLASSES) as ClassName[]),
       mib: fc.constantFrom(4, 20, 40, 64, 200),
       block: fc.boolean(),
+      pod: fc.constantFrom(true, true, true, false),
     }),
   },
-  { weight: 8, arbitrary: fc.record({ do: fc.constant("pod"), claim: which }) },
-  { weight: 4, arbitrary: fc.record({ do: fc.constant("end pod"), pod: which }) },
-  { weight: 4, arbitrary: fc.record({ do: fc.constant("delete claim"), claim: which }) },
-  { weight: 3, arbitrary: fc.record({ do: fc.constantFrom("kill agent", "restart agent"), node: which, forMs: long }) },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant("pod"), claim: which }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant("end pod"), pod: which }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant("delete claim"), claim: which }) },
   {
-    weight: 2,
-    arbitrary: fc.record({ do: fc.constantFrom("kill controller", "restart controller"), forMs: long }),
+    weight: 4,
+    arbitrary: fc.record({ do: fc.constant("snapshot"), claim: which, class: fc.constantFrom("whole", "small") }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("power off"), node: which, forMs: long }) },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("delete snapshot"), snapshot: which }) },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      do: fc.constantFrom("restore", "clone"),
+      from: which,
+      class: which,
+      more: fc.constantFrom(0, 0, 20),
+      pod: fc.constantFrom(true, true, true, false),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("grow"), claim: which, mib: fc.constantFrom(4, 30, 100) }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("rotate key"), claim: which }) },
+);
+
+/** What fails. */
+const faults: fc.Arbitrary<Deed> = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constantFrom("kill agent", "restart agent"), node: which, forMs: faultMs }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constantFrom("kill controller", "restart controller"), forMs: faultMs }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("power off"), node: which, forMs: faultMs }) },
   {
     weight: 3,
     arbitrary: fc.record({
       do: fc.constant("cut"),
       who: which,
       how: fc.constantFrom("refuses", "hangs", "loses answers"),
-      forMs: long,
+      forMs: faultMs,
     }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("pause"), who: which, forMs: long }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constantFrom("forget history", "wait") }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("pause"), who: which, forMs: faultMs }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("forget history") }) },
+);
+
+/** The time between two steps, in milliseconds: mostly short, so that things meet; now and then what began may end. */
+const pauses = fc.oneof(
+  { weight: 3, arbitrary: fc.constantFrom(0, 20, 100, 200, 500) },
+  { weight: 3, arbitrary: fc.constantFrom(1_000, 3_000, 10_000) },
+  { weight: 1, arbitrary: fc.constantFrom(40_000, 120_000) },
 );
 
 /** Histories. */
 export const histories: fc.Arbitrary<History> = fc.array(
   fc.tuple(
-    deeds,
-    fc.oneof({ weight: 4, arbitrary: short }, { weight: 1, arbitrary: long }),
+    fc.oneof({ weight: 3, arbitrary: wishes }, { weight: 1, arbitrary: faults }),
+    pauses,
     fc.noShrink(fc.nat(0x7fffffff)),
-  ).map((
-    [deed, ms, seed],
-  ) => ({ ...deed, ms, seed })),
-  { minLength: 4, maxLength: 30, size: "max" },
+  ).map(([deed, ms, seed]) => ({ ...deed, ms, seed })),
+  { minLength: 6, maxLength: 40, size: "max" },
 );

@@ -15,6 +15,7 @@ import { capacityOf, sizesOf } from "../../k8s/resizer/resize_plan.ts";
 import { secrets } from "../../k8s/sidecars/secrets.ts";
 import type { Pod } from "./pod.ts";
 import { CallFailure, type SimulatedNode } from "./node.ts";
+import { count } from "./tally.ts";
 import type { Process } from "./world.ts";
 
 /** The delays after failures, in milliseconds. */
@@ -70,7 +71,9 @@ export class Kubelet {
       const volume = this.#volumeOf(pod);
       if (volume === undefined) return;
       pod.mounted = volume;
-      await this.#alone(volume, () => this.#node.publish(volume, pod.name, this.#secretsOf(volume)));
+      const secrets = this.#secretsOf(volume);
+      await this.#alone(volume, () => this.#node.publish(volume, pod.name, secrets));
+      cluster.onPublished(pod.claimUid, secrets["passphrase"]);
       pod.isRunning = true;
       pod.waitsFor = undefined;
       cluster.world.log(`kubelet ${this.#node.name}: pod ${pod.name} runs`);
@@ -128,6 +131,7 @@ export class Kubelet {
         ...{ volumeId, volumePath: targetPath, stagingTargetPath },
         capacityRange: { requiredBytes: required },
       }));
+    count("expansion on the node");
     const { namespace, name } = claim.metadata;
     const storage = allocated === undefined
       ? now.spec!.capacity!["storage"]

@@ -9,18 +9,24 @@ import {
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
+  type Resource,
   storageClasses,
 } from "../../k8s/api/objects.ts";
+import { volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
 import { TOPOLOGY_KEY } from "../fake/cluster/control_plane.ts";
 import type { ModelCluster } from "./cluster.ts";
 import type { Pod } from "./pod.ts";
+import { controlSnapshots, isBeingSnapshotted } from "./snapshots.ts";
 import type { Process } from "./world.ts";
 
 /** The finalizer of claims that pods use. */
 export const CLAIM_PROTECTION = "kubernetes.io/pvc-protection";
+
+/** The time after which it looks at everything, also without a change, in milliseconds. */
+const PERIOD_MS = 10_000;
 
 /** The part of Kubernetes. It looks at everything again after each change. */
 export class Kubernetes {
@@ -31,9 +37,15 @@ export class Kubernetes {
   constructor(cluster: ModelCluster) {
     this.#cluster = cluster;
     this.#process = cluster.world.process("kubernetes");
-    for (const resource of [persistentVolumeClaims, persistentVolumes, csiStorageCapacities]) {
+    const kinds: Resource[] = [persistentVolumeClaims, persistentVolumes, csiStorageCapacities];
+    for (const resource of [...kinds, volumeSnapshots, volumeSnapshotContents]) {
       cluster.api.collection(resource).listeners.add(() => this.wake());
     }
+    const look = () => {
+      this.wake();
+      setTimeout(look, PERIOD_MS);
+    };
+    this.#process.run(look);
   }
 
   /** Has it look at everything soon. */
@@ -46,6 +58,8 @@ export class Kubernetes {
         this.#isAwake = false;
         if (this.#cluster.network.cutOf(this.#process) !== undefined) return this.wake();
         this.#releaseClaims();
+        controlSnapshots(this.#cluster);
+        this.#endCopies();
         for (const pod of this.#cluster.pods) this.#schedule(pod);
       }, 50 + world.random() * 500)
     );
@@ -57,9 +71,18 @@ export class Kubernetes {
     for (const { metadata } of api.objects(persistentVolumeClaims)) {
       const { finalizers = [], deletionTimestamp, uid, name, namespace } = metadata;
       if (deletionTimestamp === undefined || !finalizers.includes(CLAIM_PROTECTION)) continue;
-      if (pods.some((pod) => pod.claimUid === uid && !pod.isGone)) continue;
+      if (pods.some((pod) => pod.claimUid === uid && !pod.isGone) || isBeingSnapshotted(this.#cluster, name)) continue;
       const others = finalizers.filter((one) => one !== CLAIM_PROTECTION);
       api.collection(persistentVolumeClaims).patch({ metadata: { finalizers: others } }, { namespace, name });
+    }
+  }
+
+  /** Ends the moments of copies that are made. */
+  #endCopies(): void {
+    const { api, copies, contents } = this.#cluster;
+    for (const { metadata: { uid }, status } of api.objects(persistentVolumeClaims)) {
+      const moment = copies.get(uid!);
+      if (moment !== undefined && status?.phase === "Bound") contents.endMoment(moment);
     }
   }
 

@@ -5,17 +5,32 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { events, persistentVolumeClaims, persistentVolumes, type Resource } from "../../k8s/api/objects.ts";
+import {
+  events,
+  type PersistentVolumeClaim,
+  persistentVolumeClaims,
+  persistentVolumes,
+  type Resource,
+} from "../../k8s/api/objects.ts";
+import { quantityToBytes } from "../../k8s/api/quantity.ts";
+import { type VolumeSnapshot, volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
+import { needsExpansion } from "../../k8s/resizer/resize_plan.ts";
 import { kubeconfigOf } from "../fake/cluster/kubeconfig.ts";
+import { freeBytes } from "../fake/machine/pvs.ts";
 import { FakeMachine } from "../fake/machine/machine.ts";
 import { MemoryFiles } from "../fake/machine/memory_files.ts";
 import { ModelCluster } from "./cluster.ts";
-import { CLASSES, type History, type Step } from "./history.ts";
+import type { History, Step } from "./history.ts";
+import { type FullSnapshot, isBeingSnapshotted } from "./snapshots.ts";
 import { World } from "./world.ts";
 
 /** The time in which all that waits comes to its end when nothing fails any more, in milliseconds. */
-const SETTLE_MS = 45 * 60_000;
+const SETTLE_MS = 20 * 60_000;
+
+/** What a volume may take besides its size, in bytes: a LUKS header, and what is rounded up. */
+const MORE_BYTES = 24n << 20n;
 
 /** Plays a history. @throws {Error} when a user sees what they may not see */
 export async function play(history: History, { onLog }: { onLog?: (line: string) => void } = {}): Promise<void> {
@@ -28,9 +43,6 @@ export async function play(history: History, { onLog }: { onLog?: (line: string)
     world.onLog = onLog;
     await world.run(async () => {
       await using cluster = await ModelCluster.start(world, { api, files, kubeconfig });
-      for (const [name, { parameters, volumeBindingMode }] of Object.entries(CLASSES)) {
-        cluster.addClass(name, { parameters, volumeBindingMode });
-      }
       const player = new Player(cluster);
       for (const step of history) await player.play(step);
       await player.heal();
@@ -67,7 +79,7 @@ class Player {
     const { nodes } = cluster;
     switch (step.do) {
       case "claim":
-        return void cluster.addClaim(`c${++this.#count}`, {
+        return this.#add(step.pod, {
           ...{ className: step.class, mib: step.mib, volumeMode: step.block ? "Block" : "Filesystem" },
         });
       case "pod": {
@@ -81,6 +93,42 @@ class Player {
       case "delete claim": {
         const claim = oneOf(this.#claims(), step.claim);
         return claim && cluster.deleteClaim(claim);
+      }
+      case "snapshot": {
+        const claim = oneOf(this.#claims(), step.claim);
+        return claim && cluster.addSnapshot(`s${++this.#count}`, claim, step.class);
+      }
+      case "delete snapshot": {
+        const snapshot = oneOf(this.#snapshots(), step.snapshot);
+        return snapshot && cluster.deleteSnapshot(snapshot);
+      }
+      case "restore":
+      case "clone": {
+        const snapshot = step.do === "restore" ? oneOf(this.#snapshots(), step.from) : undefined;
+        const origin = snapshot === undefined
+          ? oneOf(this.#claims(), step.from)
+          : cluster.claim((snapshot as FullSnapshot).spec.source.persistentVolumeClaimName);
+        if (origin?.spec === undefined || (step.do === "restore" && snapshot === undefined)) return;
+        const { storageClassName, volumeMode } = origin.spec;
+        const requested = Number(quantityToBytes(origin.spec.resources!.requests!["storage"])! >> 20n);
+        const classes = storageClassName === "locked" ? ["locked"] as const : ["now", "later", "thin"] as const;
+        return this.#add(step.pod, {
+          className: oneOf(classes, step.class)!,
+          mib: requested + step.more,
+          source: snapshot ?? origin,
+          ...defined({ volumeMode }),
+        });
+      }
+      case "grow": {
+        const claim = oneOf(this.#claims(), step.claim);
+        return claim && cluster.grow(claim, step.mib);
+      }
+      case "rotate key": {
+        const claim = oneOf(
+          this.#claims().filter(({ metadata }) => cluster.passphrases.has(metadata.uid!)),
+          step.claim,
+        );
+        return claim && cluster.rotate(claim);
       }
       case "kill agent": {
         const node = oneOf(nodes, step.node)!;
@@ -117,9 +165,13 @@ class Player {
       case "forget history":
         cluster.api.compact();
         return cluster.api.endWatches();
-      case "wait":
-        return;
     }
+  }
+
+  /** Adds a claim, and perhaps a pod for it. */
+  #add(withPod: boolean, options: Parameters<ModelCluster["addClaim"]>[1]): void {
+    const claim = this.#cluster.addClaim(`c${++this.#count}`, options);
+    if (withPod) this.#cluster.addPod(`p${++this.#count}`, claim);
   }
 
   /** Ends a fault after some time. */
@@ -135,6 +187,11 @@ class Player {
     return this.#cluster.api.objects(persistentVolumeClaims).filter(({ metadata }) =>
       metadata.deletionTimestamp === undefined
     );
+  }
+
+  #snapshots(): VolumeSnapshot[] {
+    const { api } = this.#cluster;
+    return api.objects(volumeSnapshots).filter(({ metadata }) => metadata.deletionTimestamp === undefined);
   }
 
   /** Ends all faults. */
@@ -164,33 +221,53 @@ class Player {
   /** Returns what waits, and may not. */
   #unsettled(): string[] {
     const { api, pods } = this.#cluster;
-    const claims = api.objects(persistentVolumeClaims).flatMap(
-      ({ metadata: { name, uid, deletionTimestamp }, spec, status }) => {
-        const isUsed = pods.some((pod) => pod.claimUid === uid && !pod.isGone);
-        if (deletionTimestamp !== undefined) return isUsed ? [] : [`claim ${name} is still being deleted`];
-        if (status?.phase === "Bound") return [];
-        if (status?.phase !== "Pending") return [`claim ${name} is ${status?.phase}`];
-        if (spec?.storageClassName === "later" && !isUsed) return [];
-        const isToldWhy = api.objects(events).some(({ involvedObject, reason }) =>
-          involvedObject?.uid === uid && reason === "ProvisioningFailed"
-        );
-        return isToldWhy || spec?.storageClassName === "later"
-          ? []
-          : [`claim ${name} is Pending, and nothing says why`];
-      },
-    );
-    const waiting = pods.filter((pod) => {
-      if (pod.isGone) return false;
+    const waiting = pods.flatMap((pod) => {
+      const on = `pod ${pod.name} on ${pod.node}`;
+      if (pod.isGone) return [];
+      if (pod.isDeleted) return [`${on} is not gone: ${pod.waitsFor}`];
       const claim = api.objects(persistentVolumeClaims).find(({ metadata }) => metadata.uid === pod.claimUid);
-      return pod.isDeleted ||
-        (claim?.status?.phase === "Bound" && !pod.isRunning && claim.metadata.deletionTimestamp === undefined);
+      const mayRun = claim?.status?.phase === "Bound" && claim.metadata.deletionTimestamp === undefined;
+      return mayRun && !pod.isRunning ? [`${on} is not running: ${pod.waitsFor}`] : [];
     });
-    return [
-      ...claims,
-      ...waiting.map((pod) =>
-        `pod ${pod.name} on ${pod.node} is not ${pod.isDeleted ? "gone" : "running"}: ${pod.waitsFor}`
-      ),
-    ];
+    const snapshots = this.#snapshots().flatMap(({ metadata: { name }, status }) => {
+      const content = api.objects(volumeSnapshotContents).find(({ metadata }) => {
+        return metadata.name === status?.boundVolumeSnapshotContentName;
+      });
+      if (content === undefined || status?.readyToUse || content.status?.error !== undefined) return [];
+      return [`snapshot ${name} is not ready, and nothing says why`];
+    });
+    const claims = api.objects(persistentVolumeClaims).flatMap((claim) => this.#whyUnsettled(claim) ?? []);
+    return [...claims, ...waiting, ...snapshots];
+  }
+
+  /** Returns why a claim waits, and may not. */
+  #whyUnsettled(claim: PersistentVolumeClaim): string | undefined {
+    const { api, pods } = this.#cluster;
+    const { metadata: { name, uid, deletionTimestamp }, spec, status } = claim;
+    const usedBy = pods.filter((pod) => pod.claimUid === uid && !pod.isGone);
+    if (deletionTimestamp !== undefined) {
+      const isKept = usedBy.length > 0 || isBeingSnapshotted(this.#cluster, name);
+      return isKept ? undefined : `claim ${name} is still being deleted`;
+    }
+    const warned = (reason: RegExp) =>
+      api.objects(events).some((event) => event.involvedObject?.uid === uid && reason.test(event.reason ?? ""));
+    if (status?.phase === "Bound") {
+      const isExpected = needsExpansion(claim) && usedBy.some(({ isRunning }) => isRunning);
+      return isExpected && !warned(/Resize/) ? `claim ${name} is not expanded, and nothing says why` : undefined;
+    }
+    if (status?.phase !== "Pending") return `claim ${name} is ${status?.phase}`;
+    if (spec?.storageClassName === "later" && usedBy.length === 0) return undefined;
+    if (spec?.dataSource === undefined && this.#hasRoom(claim)) return `claim ${name} is Pending, and there is room`;
+    return spec?.storageClassName === "later" || warned(/ProvisioningFailed/)
+      ? undefined
+      : `claim ${name} is Pending, and nothing says why`;
+  }
+
+  /** Reports whether a node surely has room for a claim. */
+  #hasRoom({ spec }: PersistentVolumeClaim): boolean {
+    if (spec?.storageClassName === "thin") return false;
+    const bytes = quantityToBytes(spec!.resources!.requests!["storage"])! + MORE_BYTES;
+    return this.#cluster.nodes.some(({ machine }) => machine.groups.some((group) => freeBytes(group) >= bytes));
   }
 
   /** Deletes everything, and requires that nothing is left. */
@@ -199,6 +276,7 @@ class Player {
     this.#world.log("CLEAN UP");
     for (const pod of cluster.pods.filter(({ isDeleted }) => !isDeleted)) cluster.deletePod(pod);
     for (const claim of this.#claims()) cluster.deleteClaim(claim);
+    for (const snapshot of this.#snapshots()) cluster.deleteSnapshot(snapshot);
     await cluster.until(
       () => this.#left().length === 0,
       () => `${this.#left().join("; ")}\n${cluster.lastEvents()}`,
@@ -209,6 +287,7 @@ class Player {
   #left(): string[] {
     const { api, nodes } = this.#cluster;
     const kinds: Resource[] = [persistentVolumeClaims, persistentVolumes, lvmVolumes, lvmSnapshots];
+    kinds.push(volumeSnapshots, volumeSnapshotContents);
     const objects = kinds.flatMap((resource) =>
       api.objects(resource).map(({ metadata: { name } }) => `${resource.kind} ${name}`)
     );

@@ -9,6 +9,7 @@ import fc from "fast-check";
 import { RecordedRun } from "../record/record.ts";
 import { histories, type History } from "./history.ts";
 import { keepHistory, keptHistories, readHistory } from "./corpus.ts";
+import { tallyText } from "./tally.ts";
 import { play } from "./play.ts";
 
 const HELP = `Usage: deno task test:model [-- [flags]]
@@ -106,6 +107,7 @@ async function main(): Promise<number> {
     }
     if ((next - seed) % 100 === 99) console.log(`${passed} passed, ${failed} failed`);
   }
+  console.log(tallyText());
   // as `deno test` prints it, for .ci/run
   console.log(`${failed === 0 ? "ok" : "FAILED"} | ${passed} passed | ${failed} failed`);
   if (failed === 0) await run.pass("test:model", { passed });
