@@ -4,9 +4,9 @@ import { DENOLITH } from "../cli/help/denolith.ts";
 import { installedFiles } from "../cli/help/man.ts";
 import { completionScript } from "../cli/help/completion.ts";
 import { PLUGIN } from "../plugin/commands.ts";
-import { bundleDriver, bundlePlugin } from "./bundle.ts";
+import { bundleDriver, bundlePlugin, type DriverModules } from "./bundle.ts";
 import { launchConfig } from "./launch.ts";
-import { compileNative, NATIVE_PLUGIN } from "./native.ts";
+import { compileNative, NATIVE_PLUGIN, runtimeMissing } from "./native.ts";
 import { type Architecture, DENO_VERSION, denoBinary, denortRuntime, denoRuntime, type Runtime } from "./runtime.ts";
 import { sbom } from "./sbom.ts";
 import { sha256OfFile, writeSelfExtracting } from "./self_extracting.ts";
@@ -29,6 +29,8 @@ export interface ArtifactOptions {
   readonly arch: Architecture;
   /** Folder for the files. It is created if missing. */
   readonly folder: string;
+  /** The version of Deno in it; the pinned one by default. */
+  readonly denoVersion?: string;
   /** Called with one line when the program is not a native executable. */
   readonly log: (line: string) => void;
 }
@@ -42,12 +44,12 @@ export interface ArtifactOptions {
  *
  * @throws {Error} when a step fails; the message quotes the tool
  */
-export async function makeArtifact({ arch, folder, log }: ArtifactOptions): Promise<void> {
+export async function makeArtifact({ arch, folder, denoVersion = DENO_VERSION, log }: ArtifactOptions): Promise<void> {
   await Deno.mkdir(folder, { recursive: true });
   // in the same folder, so that the files can be renamed into place
   const temp = await Deno.makeTempDir({ dir: folder, prefix: ".making-" });
   try {
-    const runtime = await makeProgram(arch, temp, log);
+    const runtime = await makePrograms(arch, temp, denoVersion, log);
     await Deno.writeTextFile(join(temp, ARTIFACT_FILES.sbom), await sbom(runtime));
     const { program, plugin, pluginCompletion, sbom: bill, share, sums } = ARTIFACT_FILES;
     const names = [program, plugin, bill, ...await writeInstalledFiles(temp, pluginCompletion)];
@@ -79,23 +81,63 @@ export async function writeInstalledFiles(folder: string, pluginCompletion: stri
   return [...files.keys()];
 }
 
-/** Builds the executables in `temp`: the driver, and the kubectl plugin. @returns the runtime in them */
-async function makeProgram(arch: Architecture, temp: string, log: (line: string) => void): Promise<Runtime> {
-  const modules = await bundleDriver(temp);
-  const plugin = await bundlePlugin(temp);
-  const [output, pluginOutput] = [join(temp, ARTIFACT_FILES.program), join(temp, ARTIFACT_FILES.plugin)];
-  await Deno.writeTextFile(join(temp, "deno.json"), launchConfig({ moduleIsFile: false }));
-  if (await compileNative({ arch, folder: temp, output })) {
-    const isCompiled = await compileNative({ arch, folder: temp, output: pluginOutput, program: NATIVE_PLUGIN });
-    if (!isCompiled) throw new Error(`compile ${ARTIFACT_FILES.plugin}: the runtime is there no more`);
+/** What the executables for an architecture are made of. */
+export interface ProgramOptions {
+  readonly arch: Architecture;
+  /** The bundled driver. */
+  readonly modules: DriverModules;
+  /** Path of the bundled plugin, in the same folder. */
+  readonly plugin: string;
+  /** Paths of the files to write. */
+  readonly output: { readonly program: string; readonly plugin: string };
+  /** The deno binary that the executable contains; without it, `deno compile` makes the executables. */
+  readonly deno?: { readonly path: string; readonly version: string } | undefined;
+}
+
+/**
+ * Writes the executables for an architecture. The one that contains the deno binary is also the plugin: its name decides what it
+ * starts. A program of `deno compile` has one permission set, so the plugin is a file of its own.
+ *
+ * @returns the runtime in them
+ */
+export async function writePrograms({ arch, modules, plugin, output, deno }: ProgramOptions): Promise<Runtime> {
+  const config = launchConfig({ moduleIsFile: deno !== undefined });
+  if (deno === undefined) {
+    const folder = dirname(modules.main);
+    await Deno.writeTextFile(join(folder, "deno.json"), config);
+    await compileNative({ arch, folder, output: output.program });
+    await compileNative({ arch, folder, output: output.plugin, program: NATIVE_PLUGIN });
     return denortRuntime();
   }
-  log(
-    `The runtime of deno compile ${DENO_VERSION} could not be downloaded: the file contains the deno binary instead.`,
-  );
-  const binary = await denoBinary(arch, temp);
-  const config = launchConfig({ moduleIsFile: true });
-  await writeSelfExtracting(output, { version: manifest.version, arch, runtime: binary, modules, plugin, config });
-  await Deno.symlink(ARTIFACT_FILES.program, pluginOutput); // the name decides what it starts
-  return denoRuntime(arch, await sha256OfFile(binary));
+  const { path: runtime, version } = deno;
+  await writeSelfExtracting(output.program, { version: manifest.version, arch, runtime, modules, plugin, config });
+  return denoRuntime(arch, await sha256OfFile(runtime), version);
+}
+
+/** Builds the executables in `temp`: the driver, and the kubectl plugin. @returns the runtime in them */
+async function makePrograms(
+  arch: Architecture,
+  temp: string,
+  version: string,
+  log: (line: string) => void,
+): Promise<Runtime> {
+  const parts = { arch, modules: await bundleDriver(temp), plugin: await bundlePlugin(temp) };
+  const output = { program: join(temp, ARTIFACT_FILES.program), plugin: join(temp, ARTIFACT_FILES.plugin) };
+  if (await canCompile(arch, version, log)) return await writePrograms({ ...parts, output });
+  const deno = { path: await denoBinary(arch, temp, version), version };
+  const runtime = await writePrograms({ ...parts, output, deno });
+  await Deno.symlink(ARTIFACT_FILES.program, output.plugin);
+  return runtime;
+}
+
+/**
+ * Reports whether `deno compile` can make the executables: it has the runtime of the running version alone.
+ *
+ * @param log called with one line if not
+ */
+export async function canCompile(arch: Architecture, version: string, log: (line: string) => void): Promise<boolean> {
+  const { deno: running } = Deno.version;
+  const reason = version === running ? await runtimeMissing(arch) : `Deno ${running} cannot compile for ${version}`;
+  if (reason !== undefined) log(`The executable contains the deno binary, because ${reason}.`);
+  return reason === undefined;
 }

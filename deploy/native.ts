@@ -1,9 +1,16 @@
+import { join } from "@std/path";
 import { MODULE, PERMISSION_SET, PLUGIN_MODULE, PLUGIN_PERMISSION_SET, V8_FLAGS, WORKER_MODULE } from "./launch.ts";
-import { outcomeOf } from "./process.ts";
-import type { Architecture } from "./runtime.ts";
+import { type Outcome, outcomeOf, type RunOptions } from "./process.ts";
+import { type Architecture, isProgram } from "./runtime.ts";
 
-/** Time limit of `deno compile`, in milliseconds. It takes one or two seconds, and longer to download its runtime. */
-const COMPILE_MS = 60_000;
+/** Time limit of `deno compile` with a runtime that is on this machine, in milliseconds. It takes a second or two. */
+const COMPILE_MS = 30_000;
+
+/** Time limit of the download of the runtime, some 40 MB, in milliseconds. */
+const DOWNLOAD_MS = 600_000;
+
+/** Time limit of the request that asks whether the runtime can be downloaded, in milliseconds. */
+const PROBE_MS = 5_000;
 
 /** Options of {@linkcode compileNative}. */
 export interface CompileOptions {
@@ -33,33 +40,79 @@ export const NATIVE_PLUGIN: NativeProgram = {
 };
 
 /**
- * Builds an executable with `deno compile`, which downloads its runtime on first use.
+ * Returns why `deno compile` cannot have its runtime for an architecture, or `undefined` if it can: from DENORT_BIN, from Deno's
+ * cache, or by a download, which is made then.
  *
- * @returns whether the runtime could be downloaded
- * @throws {Error} when `deno compile` fails for another reason; the message ends with its output
+ * @throws {Error} when DENORT_BIN cannot be read, or `deno compile` fails for another reason
  */
-export async function compileNative({ arch, folder, output, program = DRIVER }: CompileOptions): Promise<boolean> {
+export async function runtimeMissing(arch: Architecture): Promise<string | undefined> {
+  const reason = await missingReason(arch);
+  return reason && `the runtime of deno compile ${Deno.version.deno} for ${arch} is missing: ${reason}`;
+}
+
+async function missingReason(arch: Architecture): Promise<string | undefined> {
+  const given = Deno.env.get("DENORT_BIN");
+  if (given !== undefined) {
+    return isProgram(await Deno.readFile(given), arch) ? undefined : "DENORT_BIN is no program for it";
+  }
+  const folder = await Deno.makeTempDir();
+  try {
+    await Deno.writeTextFile(join(folder, MODULE), "");
+    const signal = AbortSignal.timeout(await canDownload(arch) ? DOWNLOAD_MS : COMPILE_MS);
+    const { success, stderr } = await denoCompile(arch, ["--output=program", MODULE], { cwd: folder, signal });
+    if (success) return undefined;
+    if (signal.aborted) return "it could not be downloaded in time";
+    if (isMissingRuntime(stderr)) return lastCause(stderr);
+    throw new Error(`compile for ${arch}: deno compile failed:\n${stderr.trimEnd()}`);
+  } finally {
+    await Deno.remove(folder, { recursive: true });
+  }
+}
+
+/** Returns the last cause of an error of Deno. */
+function lastCause(stderr: string): string {
+  const causes = stderr.split("\n\nStack backtrace")[0]!.trimEnd().split("\n");
+  return causes.at(-1)!.replace(/^ +(?:\d+: )?/, "");
+}
+
+/** Reports whether the server with the runtimes answers. */
+async function canDownload(arch: Architecture): Promise<boolean> {
+  const url = `https://dl.deno.land/release/v${Deno.version.deno}/denort-${targetOf(arch)}.zip`;
+  try {
+    return (await fetch(url, { method: "HEAD", signal: AbortSignal.timeout(PROBE_MS) })).ok;
+  } catch {
+    return false;
+  }
+}
+
+/** Returns what Deno calls Linux on an architecture. */
+function targetOf(arch: Architecture): string {
+  return `${arch}-unknown-linux-gnu`;
+}
+
+function denoCompile(arch: Architecture, args: readonly string[], options: RunOptions): Promise<Outcome> {
+  const flags = ["--quiet", "--no-check", "--no-prompt", `--target=${targetOf(arch)}`];
+  return outcomeOf(`compile for ${arch}`, Deno.execPath(), ["compile", ...flags, ...args], options);
+}
+
+/**
+ * Builds an executable with `deno compile`, for which no {@linkcode runtimeMissing}.
+ *
+ * @throws {Error} when `deno compile` fails; the message ends with its output
+ */
+export async function compileNative({ arch, folder, output, program = DRIVER }: CompileOptions): Promise<void> {
   const { module, includes, permissionSet } = program;
   // The modification times are part of the result, and the result must be reproducible.
   for (const file of [module, ...includes]) await Deno.utime(`${folder}/${file}`, 0, 0);
-  const signal = AbortSignal.timeout(COMPILE_MS);
-  const action = `compile for ${arch}`;
-  const { success, stderr } = await outcomeOf(action, Deno.execPath(), [
-    "compile",
-    "--quiet",
-    "--no-check",
-    "--no-prompt",
+  const { success, stderr } = await denoCompile(arch, [
     "--config=deno.json",
     `--permission-set=${permissionSet}`,
     `--v8-flags=${V8_FLAGS}`,
-    `--target=${arch}-unknown-linux-gnu`,
     ...includes.map((file) => `--include=${file}`),
     `--output=${output}`,
     module,
-  ], { cwd: folder, signal });
-  if (success) return true;
-  if (signal.aborted || isMissingRuntime(stderr)) return false;
-  throw new Error(`${action}: deno compile failed:\n${stderr.trimEnd()}`);
+  ], { cwd: folder, signal: AbortSignal.timeout(COMPILE_MS) });
+  if (!success) throw new Error(`compile for ${arch}: deno compile failed:\n${stderr.trimEnd()}`);
 }
 
 /**

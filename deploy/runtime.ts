@@ -47,9 +47,9 @@ const RUNTIME_PACKAGES: Readonly<Record<Architecture, RuntimePackage>> = {
  *
  * @throws {Error} when the download fails, or has another checksum or architecture
  */
-export async function denoBinary(arch: Architecture, folder: string): Promise<string> {
-  if (arch === Deno.build.arch && Deno.version.deno === DENO_VERSION) return Deno.execPath();
-  return await fetchDeno(arch, folder);
+export async function denoBinary(arch: Architecture, folder: string, version: string = DENO_VERSION): Promise<string> {
+  if (arch === Deno.build.arch && Deno.version.deno === version) return Deno.execPath();
+  return await fetchDeno(arch, folder, version);
 }
 
 /**
@@ -90,10 +90,14 @@ export async function requireIntegrity(
 
 /** Checks that the bytes are a program for the architecture. @throws {Error} when they are not */
 export function requireMachine(bytes: Uint8Array<ArrayBuffer>, arch: Architecture, action: string): void {
+  if (!isProgram(bytes, arch)) throw new Error(`${action}: what came is no program for ${arch}`);
+}
+
+/** Reports whether the bytes are a program for the architecture. */
+export function isProgram(bytes: Uint8Array<ArrayBuffer>, arch: Architecture): boolean {
   const isElf = bytes.length > 20 && new TextDecoder().decode(bytes.subarray(0, 4)) === "\x7fELF";
   const machine = isElf ? new DataView(bytes.buffer, bytes.byteOffset).getUint16(18, true) : undefined;
-  if (machine === RUNTIME_PACKAGES[arch].machine) return;
-  throw new Error(`${action}: what came is no program for ${arch}`);
+  return machine === RUNTIME_PACKAGES[arch].machine;
 }
 
 /** Returns the deno binary as a part of the artifact. */
@@ -104,5 +108,6 @@ export function denoRuntime(arch: Architecture, sha256: string, version: string 
 
 /** Returns the runtime of `deno compile` as a part of the artifact. */
 export function denortRuntime(): Runtime {
-  return { name: "denort", version: DENO_VERSION, purl: `pkg:github/denoland/deno@v${DENO_VERSION}` };
+  const { deno: version } = Deno.version; // it is that of the Deno that compiles
+  return { name: "denort", version, purl: `pkg:github/denoland/deno@v${version}` };
 }

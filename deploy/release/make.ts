@@ -8,6 +8,7 @@ import { parseArgs } from "@std/cli/parse-args";
 import { dirname, join, resolve } from "@std/path";
 import { defined } from "../../base/defined.ts";
 import manifest from "../../deno.json" with { type: "json" };
+import { canCompile } from "../artifact.ts";
 import { cacheFolder } from "../image/archive.ts";
 import { systemLayer } from "../image/system.ts";
 import { type Architecture, DENO_VERSION, fetchDeno } from "../runtime.ts";
@@ -30,6 +31,8 @@ them. It takes a Debian.
 The same commit and the same Debian packages give the same files, but for signatures and provenance.
 
 Flags:
+  --deno VERSION        make the release with this version of Deno, such as a newer one that has a correction
+                        (default: ${DENO_VERSION})
   --arm64-deno VERSION  make the release for arm64, too, with this version of Deno: npm has none in ${DENO_VERSION}
   --key FILE            sign with this private key: ECDSA P-256 in PEM, without a password
   --docs-url URL        write this address of docs/ at this commit into the chart, without a slash at the end
@@ -40,16 +43,18 @@ Flags:
 
 async function main(args: readonly string[]): Promise<void> {
   const parsed = parseArgs(args.filter((arg) => arg !== "--"), {
-    string: ["arm64-deno", "key", "docs-url", "builder", "output"],
+    string: ["deno", "arm64-deno", "key", "docs-url", "builder", "output"],
     boolean: ["help", "tag"],
     alias: { help: "h" },
-    default: { builder: DEFAULT_BUILDER },
+    default: { builder: DEFAULT_BUILDER, deno: DENO_VERSION },
     unknown: refuseArgument,
   });
   if (parsed.help === true) return console.log(HELP);
+  const amd64 = parsed.deno as string;
   const arm64 = parsed["arm64-deno"] as string | undefined;
-  if (arm64 !== undefined && !/^\d+\.\d+\.\d+$/.test(arm64)) {
-    throw new UsageError(`--arm64-deno ${arm64}: must be a version such as ${DENO_VERSION}`);
+  for (const [flag, version = DENO_VERSION] of [["--deno", amd64], ["--arm64-deno", arm64]] as const) {
+    if (/^\d+\.\d+\.\d+$/.test(version)) continue;
+    throw new UsageError(`${flag} ${version}: must be a version such as ${DENO_VERSION}`);
   }
   const builder = parsed.builder as string;
   if (!URL.canParse(builder)) throw new UsageError(`--builder ${builder}: must be a URI`);
@@ -58,13 +63,14 @@ async function main(args: readonly string[]): Promise<void> {
     throw new UsageError(`--docs-url ${docsUrl}: must be a URL, without a slash at the end`);
   }
   await release({
-    ...{ arm64, docsUrl, builder, keyFile: parsed.key as string | undefined, isTagged: parsed.tag === true },
+    ...{ amd64, arm64, docsUrl, builder, keyFile: parsed.key as string | undefined, isTagged: parsed.tag === true },
     folder: resolve(parsed.output as string | undefined ?? join(ROOT, "dist/release")),
   });
 }
 
 /** What the command line asks for. */
 interface Request {
+  readonly amd64: string;
   readonly arm64: string | undefined;
   readonly docsUrl: string | undefined;
   readonly builder: string;
@@ -74,7 +80,7 @@ interface Request {
   readonly folder: string;
 }
 
-async function release({ arm64, docsUrl, builder, keyFile, isTagged, folder }: Request): Promise<void> {
+async function release({ amd64, arm64, docsUrl, builder, keyFile, isTagged, folder }: Request): Promise<void> {
   const tag = `v${manifest.version}`;
   const source = await readSource();
   if (isTagged) await requireTaggable(source, tag);
@@ -85,7 +91,7 @@ async function release({ arm64, docsUrl, builder, keyFile, isTagged, folder }: R
   await Deno.mkdir(dirname(folder), { recursive: true });
   const temp = await Deno.makeTempDir({ dir: dirname(folder), prefix: ".deno-" });
   try {
-    const platforms = [await platform("x86_64", DENO_VERSION, temp)];
+    const platforms = [await platform("x86_64", amd64, temp)];
     if (arm64 !== undefined) platforms.push(await platform("aarch64", arm64, temp));
     const options = { folder, platforms, source, changes, builder, log: console.error };
     const digests = await makeRelease({ ...options, ...defined({ key, docsUrl }) });
@@ -101,7 +107,8 @@ async function platform(arch: Architecture, denoVersion: string, temp: string): 
   const folder = join(temp, arch);
   await Deno.mkdir(folder);
   const system = await systemLayer(cacheFolder(), console.error, arch);
-  return { arch, denoVersion, deno: await fetchDeno(arch, folder, denoVersion), system };
+  const isCompiled = await canCompile(arch, denoVersion, console.error);
+  return { arch, denoVersion, isCompiled, deno: await fetchDeno(arch, folder, denoVersion), system };
 }
 
 if (import.meta.main) await runTool("release", main);

@@ -18,8 +18,8 @@ export interface Resource {
   readonly name?: string;
   /** Its package URL. */
   readonly uri?: string;
-  /** Checksums in hexadecimal, by algorithm. */
-  readonly digest: Readonly<Record<string, string>>;
+  /** Checksums in hexadecimal, by algorithm; absent for the runtime of `deno compile`, which is changed by it. */
+  readonly digest?: Readonly<Record<string, string>>;
 }
 
 /** What {@linkcode provenance} states. */

@@ -9,10 +9,9 @@ import { defined } from "../../base/defined.ts";
 import manifest from "../../deno.json" with { type: "json" };
 import { bundleDriver, bundlePlugin } from "../bundle.ts";
 import { makeTar } from "../process.ts";
-import { launchConfig } from "../launch.ts";
-import { type Architecture, denoRuntime, PLATFORM_NAMES } from "../runtime.ts";
+import { type Architecture, denortRuntime, denoRuntime, PLATFORM_NAMES } from "../runtime.ts";
 import { sbom } from "../sbom.ts";
-import { sha256OfFile, writeSelfExtracting } from "../self_extracting.ts";
+import { sha256OfFile } from "../self_extracting.ts";
 import type { ChangelogEntry } from "./changelog.ts";
 import { addChart, chartMetadata, packChart } from "./chart_package.ts";
 import { addImage, debianPackages, imageAnnotations } from "./image.ts";
@@ -21,7 +20,7 @@ import { PREDICATE_TYPE, provenance, type Resource } from "./provenance.ts";
 import { addAttestation, addSignature, cosignTag, envelopeOf, Signer } from "./sign.ts";
 import type { Source } from "./source.ts";
 import { ignoreNotFound } from "../tool.ts";
-import { ARTIFACT_FILES, writeInstalledFiles } from "../artifact.ts";
+import { ARTIFACT_FILES, writeInstalledFiles, writePrograms } from "../artifact.ts";
 
 /** Names of the files and folders of a release that do not depend on version and architecture. */
 export const RELEASE_FILES = {
@@ -40,6 +39,8 @@ export interface Platform {
   /** Path of the deno binary. */
   readonly deno: string;
   readonly denoVersion: string;
+  /** Whether `deno compile` makes the executable; otherwise it contains the deno binary. */
+  readonly isCompiled: boolean;
   /** Path of the layer with Debian's programs, a tar file. */
   readonly system: string;
 }
@@ -83,7 +84,7 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
   const [parts, whole] = [join(temp, "parts"), join(temp, "whole")];
   for (const path of [parts, whole]) await Deno.mkdir(path, { recursive: true });
   try {
-    await writePrograms(options, parts, whole);
+    await writeExecutables(options, parts, whole);
     const digests = {
       image: await writeImage(options, parts, whole),
       chart: await writeChart(options, parts, whole),
@@ -120,18 +121,19 @@ async function requireReplaceable(folder: string): Promise<void> {
 }
 
 /** Writes the executables, their bills of materials, and the files that are installed beside them. */
-async function writePrograms({ platforms, log }: ReleaseOptions, parts: string, whole: string): Promise<void> {
+async function writeExecutables({ platforms, log }: ReleaseOptions, parts: string, whole: string): Promise<void> {
   log("release: executables");
   const modules = await bundleDriver(parts);
   const plugin = await bundlePlugin(parts);
-  const config = launchConfig({ moduleIsFile: true });
   const { version } = manifest;
-  for (const { arch, deno, denoVersion, system } of platforms) {
+  for (const { arch, deno, denoVersion, isCompiled, system } of platforms) {
     const name = `denolith-${version}-linux-${PLATFORM_NAMES[arch]}`;
-    await writeSelfExtracting(join(whole, name), { version, arch, runtime: deno, modules, plugin, config });
-    const runtime = denoRuntime(arch, await sha256OfFile(deno), denoVersion);
+    const output = { program: join(whole, name), plugin: join(whole, `kubectl-${name}`) };
+    const binary = isCompiled ? undefined : { path: deno, version: denoVersion };
+    const runtime = await writePrograms({ arch, modules, plugin, output, deno: binary });
     await Deno.writeTextFile(join(whole, `${name}.cdx.json`), await sbom(runtime));
-    const imageSbom = await sbom(runtime, await debianPackages(system));
+    const ofImage = denoRuntime(arch, await sha256OfFile(deno), denoVersion);
+    const imageSbom = await sbom(ofImage, await debianPackages(system));
     const imageName = `denolith-image-${version}-linux-${PLATFORM_NAMES[arch]}`;
     await Deno.writeTextFile(join(whole, `${imageName}.cdx.json`), imageSbom);
   }
@@ -205,13 +207,15 @@ function subjectOf([name, digest]: [string, string]): Resource {
   return { name: `${name}:${manifest.version}`, digest: { sha256: digest.replace("sha256:", "") } };
 }
 
-/** Returns what is not in the commit: the deno binaries, and the layers with Debian's programs. */
+/** Returns what is not in the commit: the runtimes, and the layers with Debian's programs. */
 async function materialsOf(platforms: readonly Platform[]): Promise<Resource[]> {
-  return (await Promise.all(platforms.map(async ({ arch, deno, denoVersion, system }) => {
+  return (await Promise.all(platforms.map(async ({ arch, deno, denoVersion, isCompiled, system }) => {
     const sum = await sha256OfFile(deno);
     const { name, purl: uri } = denoRuntime(arch, sum, denoVersion);
+    const { name: compiled, purl } = denortRuntime();
     return [
       { name, uri, digest: { sha256: sum } },
+      ...(isCompiled ? [{ name: compiled, uri: purl }] : []),
       { name: `Debian for ${PLATFORM_NAMES[arch]}`, digest: { sha256: await sha256OfFile(system) } },
     ];
   }))).flat();

@@ -23,7 +23,7 @@ async function smallRelease(temp: string, options: Partial<ReleaseOptions> = {})
   await Deno.writeTextFile(join(root, "var/lib/dpkg/status"), STATUS);
   await makeTar(root, join(temp, "system.tar"));
   const platforms: Platform[] = (["x86_64", "aarch64"] as const).map((arch) => ({
-    ...{ arch, deno, denoVersion: "2.9.5", system: join(temp, "system.tar") },
+    ...{ arch, deno, denoVersion: "2.9.5", isCompiled: false, system: join(temp, "system.tar") },
   }));
   const changelog = await Deno.readTextFile(new URL("../../CHANGELOG.md", import.meta.url));
   return await makeRelease({

@@ -76,7 +76,7 @@ async function main(): Promise<number> {
   const passes = await readPasses();
   const rows = all.map(({ row, change }) => {
     const pass = passes[row.command];
-    const since = pass === undefined ? "never" : String(change.commits);
+    const since = pass === undefined ? "not run" : String(change.commits);
     const { commit = "", date = "", seconds = "", passed = "", machine = "" } = pass ?? {};
     return { cells: [row.command, row.ci, since, commit, date, String(seconds), String(passed), machine], notes: [] };
   });

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { DENO_VERSION } from "../../deploy/runtime.ts";
 import { run } from "../rig/process.ts";
 import { ROWS } from "./rows.ts";
 
@@ -73,6 +74,8 @@ export class RecordedRun {
       ROWS.some((row) => row.command === one)
     );
     if (commands.length === 0) return;
+    const { deno } = Deno.version;
+    if (deno !== DENO_VERSION) return console.error(`task ${command}: not recorded, as this is Deno ${deno}`);
     const commit = await testedCommit();
     if (commit === undefined || commit !== this.#commit) {
       return console.error(`task ${command}: not recorded, as files differ from the commit`);
@@ -129,7 +132,7 @@ async function testedCommit(): Promise<string | undefined> {
 /** Returns the text of the file: a table with a line for each row, also for those that never passed. */
 export function passesText(passes: Passes): string {
   const lines = ROWS.map(({ command }) => command).sort().map((command) => {
-    const { commit = "", date = "never", seconds = "", passed = "", machine = "" } = passes[command] ?? {};
+    const { commit = "", date = "not run", seconds = "", passed = "", machine = "" } = passes[command] ?? {};
     return [`\`${command}\``, commit, date, String(seconds), String(passed), machine];
   });
   const widths = HEADINGS.map((heading, column) =>

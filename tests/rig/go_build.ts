@@ -1,4 +1,5 @@
 import { join } from "@std/path";
+import { defined } from "../../base/defined.ts";
 import { goToolchain } from "./go_toolchain.ts";
 import { run } from "./process.ts";
 import { timedLog, withProgress } from "./progress.ts";
@@ -24,6 +25,8 @@ export interface GoModule {
   readonly rename: Readonly<Record<string, string>>;
   /** Programs of this checkout, which need the modules: their texts by name. */
   readonly sources?: Readonly<Record<string, string>>;
+  /** The architecture, as Go names it; this machine's by default. */
+  readonly architecture?: "arm64";
   /** The version of the language, and of the defaults of Go's library; {@linkcode GO_LANGUAGE_VERSION} by default. */
   readonly language?: string;
 }
@@ -69,7 +72,7 @@ export async function buildGo(module: GoModule, { temp, into, log }: GoBuild): P
         cwd: folder,
         // Go writes what is missing in go.mod and go.sum itself, from what the modules named require: they fix every version,
         // and the checksum database vouches for each. A tidy beforehand would fetch what only the tests of others need.
-        env: { ...env, GOFLAGS: `${env.GOFLAGS} -mod=mod` },
+        env: { ...env, GOFLAGS: `${env.GOFLAGS} -mod=mod`, ...defined({ GOARCH: module.architecture }) },
         guardedBy: temp,
         onLine: (line) => counts[line.startsWith("go: ") ? "fetched" : "compiled"]++,
       });

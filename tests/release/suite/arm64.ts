@@ -5,7 +5,6 @@
  */
 
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { join } from "@std/path";
 import manifest from "../../../deno.json" with { type: "json" };
 import { bundle, bundleDriver, bundlePlugin } from "../../../deploy/bundle.ts";
 import { driverLayer } from "../../../deploy/image/archive.ts";
@@ -16,10 +15,8 @@ import { writeSelfExtracting } from "../../../deploy/self_extracting.ts";
 import { cacheFolder } from "../../rig/cache.ts";
 import { run } from "../../rig/process.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
-import { runArm64Guest } from "../arm64_guest.ts";
-
-/** A version that npm has for arm64. */
-const DENO = "2.9.5";
+import { ARM64_DENO as DENO, runArm64Guest } from "../arm64_guest.ts";
+import { driverHelp } from "../compiled.ts";
 
 const SCRIPT = `
 set -eu
@@ -90,11 +87,7 @@ Deno.test("executable and image for arm64 print their version, and answer Identi
   );
   assertMatch(output, /^aarch64\r?$/m);
   assertMatch(parts.get("version")!, new RegExp(`^denolith ${manifest.version} \\(deno ${DENO},`, "m"));
-  const help = await new Deno.Command(Deno.execPath(), {
-    args: ["run", "-A", "--quiet", join(import.meta.dirname!, "../../../main.ts"), "--help"],
-    env: { NO_COLOR: "1" },
-  }).output();
-  assertStringIncludes(parts.get("help")!, new TextDecoder().decode(help.stdout).trim());
+  assertStringIncludes(parts.get("help")!, await driverHelp());
   assertMatch(parts.get("plugin")!, /^kubectl-denolith /m);
   assertStringIncludes(parts.get("mistake")!, "status 2");
   assertMatch(parts.get("image")!, new RegExp(`^denolith ${manifest.version} \\(deno ${DENO},`, "m"));

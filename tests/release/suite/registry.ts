@@ -14,6 +14,7 @@ import { ensureHelm } from "../../rig/kubernetes.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { run } from "../../rig/process.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
+import { ARM64_DENO } from "../arm64_guest.ts";
 import { ensureCosign, ensureCrane, ensureSkopeo } from "../tools.ts";
 
 const { version } = manifest;
@@ -42,9 +43,6 @@ class Registry implements AsyncDisposable {
     await this.process.status;
   }
 }
-
-/** A version of Deno that npm has for arm64. */
-const ARM64_DENO = "2.9.5";
 
 /** Makes a release of this checkout for both architectures, signed with a key. @returns the digests of image and chart */
 async function release(folder: string, key: string): Promise<Record<string, string>> {
