@@ -291,7 +291,8 @@ Deno.test("socketPath() takes what CSI_ENDPOINT may be, and refuses the rest", a
 });
 
 for (const [name, listenOn] of [["Deno", listenByDeno], ["Node.js", listenByNode]] as const) {
-  Deno.test(`the server of ${name} answers calls and failures; Deno ${DENO_VERSION} has both, later versions the latter`, async () => {
+  const ignore = listenOn === listenByDeno && Deno.version.deno !== DENO_VERSION; // later versions have only the other
+  Deno.test(`the server of ${name} answers calls and failures`, { ignore }, async () => {
     const folder = await Deno.makeTempDir();
     const service = bindService(Identity, {
       getPluginInfo: () => Promise.resolve({ name: "a".repeat(100_000) }),

@@ -46,6 +46,7 @@ Deno.test("task release explains itself, and refuses what it does not understand
   for (
     const [args, message] of [
       [["--sign"], "--sign is not understood"],
+      [["--deno", "latest"], "--deno latest: must be a version such as 2.9.3"],
       [["--arm64-deno", "latest"], "--arm64-deno latest: must be a version such as 2.9.3"],
       [["--builder", "me"], "--builder me: must be a URI"],
       [["--key", "/does/not/exist"], "/does/not/exist"],

@@ -2,7 +2,6 @@ import { join } from "@std/path";
 import { ARTIFACT_FILES, makeArtifact } from "../../deploy/artifact.ts";
 import { bundle } from "../../deploy/bundle.ts";
 import { PLUGIN_MODULE } from "../../deploy/launch.ts";
-import { DENO_VERSION } from "../../deploy/runtime.ts";
 import { sha256 } from "../../deploy/self_extracting.ts";
 import { ensureCached, removeUnused } from "./cache.ts";
 import { TempFolder } from "./temp_folder.ts";
@@ -22,7 +21,7 @@ const UNUSED_DAYS = 1;
 export async function ensureArtifact(log: (line: string) => void): Promise<string> {
   const key = sha256(new TextEncoder().encode((await inputs()).join("\n"))).slice(0, 12);
   const folder = await ensureCached(`artifact-${key}`, log, async (_temp, into) => {
-    await makeArtifact({ arch: Deno.build.arch, folder: into, log });
+    await makeArtifact({ arch: Deno.build.arch, folder: into, denoVersion: Deno.version.deno, log });
     const removed = await removeUnused("artifact-", UNUSED_DAYS);
     if (removed.length > 0) log(`driver: removed from the cache, unused for a day: ${removed.join(", ")}`);
   });
@@ -40,5 +39,5 @@ async function inputs(): Promise<string[]> {
     await bundle("plugin/main.ts", temp.path, PLUGIN_MODULE),
     ...["deno.json", "deno.lock", ...packing].map((f) => join(ROOT, f)),
   ];
-  return [Deno.build.arch, DENO_VERSION, ...await Promise.all(files.map((file) => Deno.readTextFile(file)))];
+  return [Deno.build.arch, Deno.version.deno, ...await Promise.all(files.map((file) => Deno.readTextFile(file)))];
 }
