@@ -168,9 +168,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
       onDepth: metrics.onDepth,
       drainMs: GRACE_MS,
     });
-  // the volumes of the claims of a namespace, of which there may be thousands, do not go before all others
-  const claimOf = (name: string) => volumeObjects.get(name)?.metadata.annotations?.[CLAIM_ANNOTATION] ?? "";
-  const namespaceOf = (name: string) => claimOf(name).replace(/\/.*/, "");
+  const namespaceOf = (name: string) => agent.volumes.namespaceOf(name);
   const volumeController = createController("lvmvolume", agent.volumes, namespaceOf).watch(volumeObjects);
   const snapshotController = createController("lvmsnapshot", agent.snapshots).watch(snapshotObjects);
   const trimCounters = metrics.registerTrimming(() => machine.trimmer.lastSuccesses());

@@ -29,6 +29,7 @@ import type { Volumes } from "../../lvm/volumes/volumes.ts";
 import { orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patches.ts";
 import {
+  CLAIM_ANNOTATION,
   LVM_VOLUME_FINALIZER,
   type LvmVolume,
   lvmVolumes,
@@ -141,6 +142,11 @@ export class VolumeReconciler {
       isRemovable: (object, groups) => volumes.isDeletable(groups, idOf(object)),
       toLostStatus: lostStatus,
     });
+  }
+
+  /** Returns the namespace of the claim that an object is for; empty when that is not known. Namespaces take turns. */
+  namespaceOf(name: string): string {
+    return this.#options.objects.get(name)?.metadata.annotations?.[CLAIM_ANNOTATION]?.split("/")[0] ?? "";
   }
 
   /**

@@ -16,7 +16,8 @@ import {
 } from "../../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor, type NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
-import { volumeIdOf } from "../../base/ids.ts";
+import type { Exec } from "../../lvm/exec.ts";
+import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { waitUntil } from "../fake/cluster/control_plane.ts";
 import { interceptClient } from "../fake/cluster/intercepted_client.ts";
@@ -86,6 +87,34 @@ Deno.test("making a volume takes one request of the controller's and three of th
     "PATCH lvmvolumes/ID/status",
   ]);
   assertEquals(commands.slice(0, 4), ["lvm fullreport", "lvm lvcreate", "sync /dev/vdb", "lvm fullreport"]);
+});
+
+Deno.test("a node makes the volume of a claim before most of those of another namespace, which came first", async () => {
+  const machine = machineWith({ data: 1n << 34n });
+  const made: string[] = [];
+  const gate = Promise.withResolvers<void>();
+  const waiting: Exec = {
+    run: async (command) => {
+      if (command.args[0] !== "lvcreate") return await machine.run(command);
+      await gate.promise;
+      made.push(command.args[command.args.indexOf("--name") + 1]!);
+      return await machine.run(command);
+    },
+    idle: () => machine.idle(),
+  };
+  await using cluster = await FakeCluster.start({ n: waiting });
+  const add = (namespace: string, name: string) => {
+    const object = lvmVolumeFor(request(name), { driver: DRIVER, nodeName: "n" });
+    const annotations = { ...object.metadata.annotations, [CLAIM_ANNOTATION]: `${namespace}/${name}` };
+    cluster.api.put(lvmVolumes, { ...object, metadata: { ...object.metadata, annotations } });
+  };
+  for (let n = 0; n < 40; n++) add("storm", `c${n}`);
+  add("shop", "orders");
+  await waitUntil(() => cluster.objects.list().length === 41, "the objects");
+  gate.resolve();
+  const name = volumeLvName(volumeIdOf("orders"));
+  await waitUntil(() => made.includes(name), "the volume");
+  assert(made.indexOf(name) < 10, `${made.indexOf(name)} volumes were made before`);
 });
 
 Deno.test("a volume that cannot be created leaves nothing, and can be created on another node under the same name", async () => {

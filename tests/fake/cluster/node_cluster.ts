@@ -200,15 +200,21 @@ export class FakeAgent implements AsyncDisposable {
       ...{ ...sharedOptions, objects: snapshotObjects },
       requeue: (name) => snapshotController.wake(name),
     });
-    const controllerOf = (name: string, agent: VolumeReconciler | SnapshotReconciler) =>
+    const controllerOf = (
+      name: string,
+      agent: VolumeReconciler | SnapshotReconciler,
+      ownerOf?: (key: string) => string,
+    ) =>
       new Controller({
         name,
+        ownerOf,
         reconcile: (key) => agent.reconcile(key),
         onReconciled: (result) => this.reconciliations.push(result),
         backoff: { startMs: 10, capMs: 100 },
         drainMs: 50,
       });
-    const volumeController = controllerOf("lvmvolume", this.volumes).watch(volumeObjects);
+    const namespaceOf = (name: string) => this.volumes.namespaceOf(name);
+    const volumeController = controllerOf("lvmvolume", this.volumes, namespaceOf).watch(volumeObjects);
     const snapshotController = controllerOf("lvmsnapshot", this.snapshots).watch(snapshotObjects);
     this.nodeService = nodeHandlers({
       ...this.machine,
