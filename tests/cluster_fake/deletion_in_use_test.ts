@@ -260,6 +260,17 @@ function interruptible() {
   return { next, wrap };
 }
 
+Deno.test("a volume that is unmounted while the refusal of its deletion is written is deleted at once", async () => {
+  const { next, wrap } = interruptible();
+  await using s = await setUp({ wrap });
+  const id = await s.addReleased("pvc-1");
+  await s.stage(id, "staged");
+  next.interrupt = () => s.unstage(id, "staged");
+  await s.release("pvc-1");
+  await waitUntil(() => s.cluster.api.objects(persistentVolumes).length === 0, "the end of the PersistentVolume");
+  assertEquals(next.interrupt, undefined);
+});
+
 Deno.test("a check of the volumes that was decided before a refusal does not erase it from the status", async () => {
   const { next, wrap } = interruptible();
   await using s = await setUp({ wrap });
