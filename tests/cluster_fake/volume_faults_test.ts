@@ -288,6 +288,38 @@ Deno.test("a report that is older than the volume does not make it Lost", async 
   assertEquals(onlyObject(cluster).status?.state, "Ready");
 });
 
+Deno.test("a volume that is created while another one is reported as Lost does not become Lost by the same report", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  const [created, decided] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const wrap = (client: ApiClient) => ({
+    ...interceptClient(client, () => Promise.resolve()),
+    patch: (async (resource, at, options) => {
+      if (options.subresource === "status" && (options.merge as Partial<LvmVolume>).status?.state === "Lost") {
+        decided.resolve();
+        await created.promise;
+      }
+      return await client.patch(resource, at, options);
+    }) as ApiClient["patch"],
+  });
+  await using cluster = await FakeCluster.start({ "node-1": machine }, { wrap });
+  const { id } = await cluster.volumes.create(request("lost"), ANYWHERE);
+  await cluster.waitUntilIdle("node-1", id);
+  const chosen = Promise.withResolvers<void>();
+  machine.fault = async ({ args }) => {
+    if (args[0] !== "lvcreate") return undefined;
+    chosen.resolve();
+    return await decided.promise.then(() => undefined);
+  };
+  const late = cluster.volumes.create(request("late"), ANYWHERE);
+  await chosen.promise;
+  machine.groups[0]!.lvs.length = 0;
+  const refreshed = cluster.agent("node-1").node.refresh();
+  created.resolve(late.then(({ id }) => cluster.waitUntilIdle("node-1", id)));
+  await refreshed;
+  const states = cluster.api.objects(lvmVolumes).map(({ metadata: { name }, status }) => [name, status?.state]);
+  assertEquals(Object.fromEntries(states), { [id]: "Lost", [(await late).id]: "Ready" });
+});
+
 Deno.test("many lost volumes cost one more report, after the LVMNode", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
