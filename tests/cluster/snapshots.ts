@@ -26,7 +26,8 @@ export async function addSnapshots({ folder, controlPlane }: Cluster, log: (line
 /** Applies the CRDs of snapshots and group snapshots, and waits until the API server serves them. */
 export async function applySnapshotCrds(controlPlane: ControlPlane, log: (line: string) => void): Promise<void> {
   const crds = await ensureSnapshotCrds(log);
-  await controlPlane.kubectl(["apply", "--filename", crds]);
+  const apply = () => controlPlane.kubectl(["apply", "--filename", crds]);
+  await apply().catch(apply); // another suite may create them between its look and its creation
   await controlPlane.kubectl(["wait", "--for=condition=Established", "--filename", crds, "--timeout=60s"]);
 }
 
