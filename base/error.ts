@@ -48,6 +48,8 @@ export type ErrorKind = typeof ERROR_KINDS[number];
  * several, the first one counts: what keeps a volume group from being used comes before its lack of space.
  */
 export const REASONS = [
+  // the cluster
+  "DefinitionsOutdated",
   // volume groups
   "PhysicalVolumesMissing",
   "VolumeGroupUnresponsive",

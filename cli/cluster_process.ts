@@ -9,7 +9,8 @@ import { apiClient } from "./api_client.ts";
 import { httpAddress } from "./api_access.ts";
 import type { Flags } from "./command_line.ts";
 import { serveHttp } from "./http_server.ts";
-import type { Clock } from "../base/clock.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
+import { Definitions } from "../k8s/client/definitions.ts";
 import type { HttpClient } from "../k8s/client/http_client.ts";
 import { Metrics } from "./metrics/metrics.ts";
 
@@ -17,6 +18,8 @@ import { Metrics } from "./metrics/metrics.ts";
 export interface ClusterProcess extends AsyncDisposable {
   /** Client of the API server. */
   readonly client: HttpClient;
+  /** The definitions of our kinds. */
+  readonly definitions: Definitions;
   /** Metrics of the process. */
   readonly metrics: Metrics;
 }
@@ -32,15 +35,23 @@ export async function startClusterProcess(
   flags: Flags,
   role: string,
   notReadyReasons: () => readonly string[],
-  clock?: Clock,
+  clock: Clock = systemClock,
 ): Promise<ClusterProcess> {
   const metrics = new Metrics({ process: flags["disable-process-metrics"] === undefined });
   const onReconnect = (reason: string) => getLogger(["denolith", "api"]).warn("connecting anew", { reason });
-  const client = await apiClient(flags, role, { onRequest: metrics.onRequest, onReconnect, clock });
+  const client = await apiClient(flags, role, {
+    onRequest: metrics.onRequest,
+    onReconnect,
+    beforeWrite: (write) => definitions.requireFor(write),
+    clock,
+  });
+  const definitions = new Definitions(client, clock);
+  const end = new AbortController();
+  const checked = definitions.run(end.signal);
   const address = httpAddress(flags);
   const allNotReadyReasons = () => {
-    const apiReason = client.unavailableReason();
-    return apiReason === undefined ? notReadyReasons() : [apiReason, ...notReadyReasons()];
+    const shared = [client.unavailableReason(), definitions.outdated].filter((reason) => reason !== undefined);
+    return [...shared, ...notReadyReasons()];
   };
   const http = address && serveHttp(address, {
     notReadyReasons: allNotReadyReasons,
@@ -51,10 +62,13 @@ export async function startClusterProcess(
   }
   return {
     client,
+    definitions,
     metrics,
     [Symbol.asyncDispose]: async () => {
+      end.abort();
       await http?.[Symbol.asyncDispose]();
       client[Symbol.dispose]();
+      await checked;
     },
   };
 }

@@ -19,7 +19,7 @@ import { serve } from "../csi/server.ts";
 import { bindService, type Handlers } from "../csi/service.ts";
 import { refusedSnapshotMetadata, snapshotMetadataHandlers } from "../csi/snapshot_metadata.ts";
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
-import { type Clock, systemClock, waitForAbort } from "../base/clock.ts";
+import { type Clock, eitherSignal, systemClock, waitForAbort } from "../base/clock.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
 import { AgentLeases } from "../k8s/scheduling/agent_leases.ts";
 import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
@@ -179,7 +179,7 @@ export async function runController(
   const disabledControllers = disabled === undefined ? [] : controllerNames(disabled, "--disable-controllers");
   const informers = new Informers(clock);
   await using cluster = await startClusterProcess(flags, "controller", () => informers.notReadyReasons(), clock);
-  const { client, metrics } = cluster;
+  const { client, metrics, definitions } = cluster;
   const cached = new CachedObjects();
   const lvmInformers: LvmInformers = {
     volumes: informers.create(client, lvmVolumes, { transform: cached.lvmVolume }),
@@ -207,7 +207,7 @@ export async function runController(
     clock,
   });
   const clients = { client, metrics, csi, groupCsi, events };
-  const read = { informers, lvmInformers, cached, agents, clock };
+  const read = { informers, lvmInformers, cached, agents, definitions, clock };
   const controllers = createControllers({ ...clients, ...read, driver, namespace, services });
   const { agentLeases, moves, imports } = lvmInformers;
   const running = [...informers.start(end), ...[agentLeases, moves, imports].map((each) => each.start(end))];
@@ -241,7 +241,7 @@ export async function runController(
     const lease = { name: leaseNameOf(name, driver), namespace };
     const identity = `${flags.identity}-${crypto.randomUUID()}`;
     const election = new LeaderElection(leaseClient, { lease, identity, clock });
-    running.push(election.run(end, controllers[name]));
+    running.push(election.run(end, (term) => runAndAgain(controllers[name], term, definitions.mended)));
   }
 
   await waitForAbort(end);
@@ -296,7 +296,7 @@ function createHandlers({ client, driver, lvmInformers, agents, clock }: {
 }
 
 /** Options of {@linkcode createControllers}. */
-interface ControllerParts extends Pick<ClusterProcess, "client" | "metrics"> {
+interface ControllerParts extends Pick<ClusterProcess, "client" | "metrics" | "definitions"> {
   readonly driver: string;
   readonly namespace: string;
   readonly events: EventRecorder;
@@ -373,6 +373,7 @@ function createControllers(parts: ControllerParts): Readonly<Record<GroupName, R
     transfers: services.transfers,
     parseGroups: parseGroupList,
     topologyKey: TOPOLOGY_KEY,
+    outdatedDefinitions: () => parts.definitions.outdated,
   };
   wakeSettledRequests(lvmInformers, wakeUps);
   wakeWaitingDeletions(lvmInformers, wakeUps);
@@ -401,6 +402,15 @@ function createControllers(parts: ControllerParts): Readonly<Record<GroupName, R
         new Importer(moveOptions),
       ], term),
   };
+}
+
+/** Runs controllers until a term ends, anew after `again`: what was refused because of old definitions is tried at once. */
+async function runAndAgain(run: RunTerm, term: AbortSignal, again: AbortSignal): Promise<void> {
+  if (!again.aborted) {
+    using either = eitherSignal(term, again);
+    await run(either.signal);
+  }
+  if (!term.aborted) await run(term);
 }
 
 async function runAll(controllers: readonly { run: RunTerm }[], term: AbortSignal): Promise<void> {

@@ -25,6 +25,7 @@ import { EarlierGuards } from "../lvm/group_snapshots/suspension.ts";
 import type { VolumeId } from "../base/ids.ts";
 import { GRACE_MS } from "./sandbox.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
+import type { Definitions } from "../k8s/client/definitions.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer } from "../k8s/runtime/informer.ts";
 import { Controller } from "../k8s/runtime/controller.ts";
@@ -109,7 +110,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   const state = new NodeState(clock);
   if (!options.registers) state.registrationError = undefined;
   await using cluster = await startClusterProcess(flags, "node", () => state.notReadyReasons(), clock);
-  const { client, metrics } = cluster;
+  const { client, metrics, definitions } = cluster;
   const events = new EventRecorder(client, {
     component: `${driver}/node`,
     instance: nodeName,
@@ -150,7 +151,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   });
   watchLimits(volumeObjects, { limiter: machine.limiter, defaults: options.defaultLimits });
   const informers = { volumeObjects, snapshotObjects, nodeObjects };
-  const parts = { client, events, machine, state, machineEvents, transfers, end };
+  const parts = { client, definitions, events, machine, state, machineEvents, transfers, end };
   const agent = createAgent({ ...options, ...informers, ...parts });
   registerMetrics(metrics, { driver, thin, volumeObjects, machine, state, clock, orphans: agent.orphans });
   const createController = (
@@ -248,6 +249,7 @@ interface AgentOptions
     Pick<NodeOptions, "diskRules" | "kubeletDirectory">,
     Pick<Seams, "clock"> {
   readonly client: ApiClient;
+  readonly definitions: Definitions;
   readonly events: EventRecorder;
   readonly volumeObjects: Informer<LvmVolume>;
   readonly snapshotObjects: Informer<LvmSnapshot>;
@@ -269,7 +271,7 @@ async function createTransfers(options: TransferAgentOptions): Promise<TransferA
 
 /** Creates the reconcilers of a node. */
 function createAgent(options: AgentOptions) {
-  const { events, driver, volumeObjects, snapshotObjects, machine, state, machineEvents } = options;
+  const { events, driver, volumeObjects, snapshotObjects, machine, state, machineEvents, definitions } = options;
   const pools = new PoolConditions({ events, driver });
   const pvs = new PhysicalVolumeConditions({ events, groups: options.groups });
   const shared = { ...options, ...machine, onChange: machineEvents.onChange };
@@ -311,15 +313,18 @@ function createAgent(options: AgentOptions) {
       if (volumeObjects.hasSynced) await volumes.verify(report);
       if (snapshotObjects.hasSynced) await snapshots.verify(report);
     },
-    conditions: (report) =>
-      [orphans, pools, pvs, ...(disks === undefined ? [] : [disks.taker])].flatMap((each) => each.observe(report)),
+    conditions: (report) => [
+      definitions.condition(),
+      ...[orphans, pools, pvs, ...(disks === undefined ? [] : [disks.taker])].flatMap((each) => each.observe(report)),
+    ],
     onReported: async (object) => {
       pools.recordEvents(object);
       pvs.recordEvents(object);
       await orphans.reconcile(object);
-      await disks?.taker.reconcile(object);
+      if (definitions.outdated === undefined) await disks?.taker.reconcile(object);
     },
   });
+  definitions.mended.addEventListener("abort", () => node.requeue());
   return { node, volumes, snapshots, orphans, pools };
 }
 

@@ -1,12 +1,15 @@
-import { assertEquals, assertMatch } from "@std/assert";
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { stub } from "@std/testing/mock";
 import { connect, connectToService } from "../tests/contract/helpers/csi_client.ts";
 import { Registration } from "../csi/proto/registration_pb.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { customResourceDefinitions } from "../k8s/client/definitions.ts";
 import { volumeIdOf } from "../base/ids.ts";
 import type { Exec } from "../lvm/exec.ts";
 import type { OpenExecOptions } from "../lvm/host/open_exec.ts";
 import { lvmVolumeFor } from "../k8s/api/volume_mapping.ts";
 import { nodes } from "../k8s/api/objects.ts";
+import { DiskTaker } from "../k8s/disks/disk_taker.ts";
 import { FakeApiServer } from "../tests/fake/cluster/api_server.ts";
 import { waitUntil } from "../tests/fake/cluster/control_plane.ts";
 import { FakeMachine } from "../tests/fake/machine/machine.ts";
@@ -24,9 +27,14 @@ import { node } from "./node.ts";
 const DRIVER = "lvm.denolith.dev";
 
 /** Starts `denolith node` on a fake machine with the volume group `data`, as the node n1 of a fake cluster. */
-async function setUp({ exec, flags = [] }: { exec?: (machine: FakeMachine) => Exec; flags?: readonly string[] } = {}) {
+async function setUp({ exec, flags = [], prepare }: {
+  readonly exec?: (machine: FakeMachine) => Exec;
+  readonly flags?: readonly string[];
+  readonly prepare?: (api: FakeApiServer) => void;
+} = {}) {
   await using stack = new AsyncDisposableStack();
   const api = stack.use(FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes] }));
+  prepare?.(api);
   api.put(nodes, { metadata: { name: "n1", labels: { rack: "r1", other: "x" } } });
   const folder = stack.use(await SubcommandFolder.create(api.url));
   const machine = new FakeMachine();
@@ -66,6 +74,44 @@ Deno.test("denolith node: shows what kubelet says of its registration in /readyz
   await waitForReasons("registration: no such socket\n");
   await kubelet.calls.notifyRegistrationStatus({ pluginRegistered: true });
   await waitForReasons("ok\n");
+});
+
+Deno.test("denolith node: says in /readyz and in its LVMNode that definitions are too old, and serves kubelet all the same", async () => {
+  const name = "lvmvolumes.lvm.denolith.dev";
+  const prepare = (api: FakeApiServer) => {
+    api.addResource(customResourceDefinitions);
+    api.put(customResourceDefinitions, { metadata: { name } });
+  };
+  await using s = await setUp({ flags: ["--disable-registration"], prepare });
+  const conditions = () => s.api.objects(lvmNodes)[0]?.status?.conditions ?? [];
+  const told = () => conditions().find(({ type, status }) => type === "DefinitionsOutdated" && status === "True");
+  await waitUntil(() => told() !== undefined, "the condition");
+  assertStringIncludes(told()!.message, name);
+  assertStringIncludes(await s.get("/readyz"), `${told()!.message}\n`);
+  using client = connect(s.socket);
+  assertEquals((await client.node.nodeGetInfo({})).nodeId, "n1");
+  const [{ metadata }] = [s.api.put(lvmVolumes, volumeOf("gone", DRIVER, "Ready"))];
+  const stateOf = () =>
+    s.api.objects(lvmVolumes).find((object) => object.metadata.name === metadata.name)?.status?.state;
+  await waitUntil(() => stateOf() === "Lost", "a status");
+});
+
+Deno.test("denolith node: takes no disk while definitions are too old", async () => {
+  using takings = stub(DiskTaker.prototype, "reconcile", () => Promise.resolve());
+  const flags = ["--disable-registration", "--disk-rules", "data=/nvme-.*/"];
+  const prepare = (api: FakeApiServer) => {
+    api.addResource(customResourceDefinitions);
+    api.put(customResourceDefinitions, { metadata: { name: "lvmnodes.lvm.denolith.dev" } });
+  };
+  {
+    await using s = await setUp({ flags, prepare });
+    const isReported = () =>
+      s.api.objects(lvmNodes)[0]?.status?.conditions?.some(({ reason }) => reason === "DefinitionsOutdated");
+    await waitUntil(() => isReported() ?? false, "a report");
+  }
+  assertEquals(takings.calls.length, 0);
+  await using _ = await setUp({ flags });
+  await waitUntil(() => takings.calls.length > 0, "the disks");
 });
 
 Deno.test("denolith node: counts the lost volumes of its own driver", async () => {

@@ -34,17 +34,19 @@ export function chartValues(): Values {
   return parse(Deno.readTextFileSync(join(CHART, "values.yaml"))) as Values;
 }
 
-/** Returns the templates of the chart: their text, by file name. */
+/** Returns the templates of the chart: their text, by their paths, such as `node.yaml`. Those in `crds/` are the definitions. */
 export function chartTemplates(): Map<string, string> {
   const folder = join(CHART, "templates");
-  const names = [...Deno.readDirSync(folder)].map(({ name }) => name).filter((name) => name.endsWith(".yaml")).sort();
+  const names = ["", "crds/"].flatMap((below) =>
+    [...Deno.readDirSync(join(folder, below))].map(({ name }) => below + name)
+  ).filter((name) => name.endsWith(".yaml")).sort();
   return new Map(names.map((name) => [name, Deno.readTextFileSync(join(folder, name))]));
 }
 
 /**
  * Renders the templates.
  *
- * @returns the rendered texts by file name, without those that are empty
+ * @returns the rendered texts by the paths of the templates, without those that are empty
  * @throws {Error} when a template contains an action that template.ts does not support
  */
 export function renderChart(

@@ -3,6 +3,7 @@ import { join } from "@std/path";
 import { parse, parseAll } from "@std/yaml";
 import { CONTROLLER_NAMES } from "../cli/shared_flags.ts";
 import manifest from "../deno.json" with { type: "json" };
+import { DEFINITIONS } from "../k8s/client/definitions.ts";
 import {
   GROUP_SNAPSHOT_API,
   OPENSHIFT_API,
@@ -336,11 +337,22 @@ Deno.test("the agents' SecurityContextConstraints allow what their pods have, an
 });
 
 Deno.test("another driver name and another namespace replace the default ones everywhere", () => {
-  const left = JSON.stringify(objectsOf({ values: { driverName: "storage.example" }, namespace: "storage" }))
+  const values = { driverName: "storage.example", crds: { enabled: false } };
+  const left = JSON.stringify(objectsOf({ values, namespace: "storage" }))
     .match(/"[^"]*(?:denolith-system|lvm\.denolith\.dev)[^"]*"/g);
-  assertEquals(new Set(left), new Set(['"lvm.denolith.dev"']), "the group of the definitions alone");
+  const ofDefinitions = ["lvm.denolith.dev", ...DEFINITIONS].map((name) => `"${name}"`);
+  assertEquals(new Set(left), new Set(ofDefinitions), "the group of the definitions alone, and their names");
   const { provisioner } = object({ values: { driverName: "storage.example" } }, "StorageClass");
   assertEquals(provisioner, "storage.example");
+});
+
+Deno.test("the definitions come with the chart unless values say otherwise, and stay when the release is uninstalled", () => {
+  const definitionsOf = (values: Values) =>
+    objectsOf({ values }).filter(({ kind }) => kind === "CustomResourceDefinition");
+  assertEquals(definitionsOf({ crds: { enabled: false } }), []);
+  const made = definitionsOf({});
+  assertEquals(made.map(({ metadata }) => metadata.name).sort(), [...DEFINITIONS]);
+  for (const { metadata } of made) assertEquals(metadata.annotations?.["helm.sh/resource-policy"], "keep");
 });
 
 Deno.test("a class of which only the name is given is one like the chart's own", () => {

@@ -4,6 +4,7 @@ import { IO_LIMIT_PARAMETERS } from "../lvm/settings/io_limits.ts";
 import { parseQuantity } from "../base/size.ts";
 import { parseSizeOrPercent } from "../lvm/settings/cow_size.ts";
 import { ERASURES } from "../lvm/model/tags.ts";
+import { DEFINITIONS, SCHEMA_ANNOTATION, SCHEMA_VERSION } from "../k8s/client/definitions.ts";
 import { readObjects } from "./objects.ts";
 
 /** A part of a schema (OpenAPI v3, as far as it is used here). */
@@ -52,6 +53,26 @@ Deno.test("the definitions are of our group, for the whole cluster, with a statu
     assertEquals(versions.map((version: { name: string }) => version.name), ["v1alpha1"]);
     assertEquals(versions[0].subresources, { status: {} });
   }
+});
+
+/** The schemas of the version {@linkcode SCHEMA_VERSION}, as a checksum. */
+const SCHEMAS = { version: 1, sha256: "b5afe3745f3e31d472a6a176e699cd7c2a057d2c6905c805dc90209d9c59c157" };
+
+Deno.test("the version of the schemas is raised with each change of them, and all definitions have it", async () => {
+  const parts = crds.map(({ spec: { names, versions } }) => [
+    names.kind,
+    versions.map(({ name, schema, selectableFields }: Record<string, unknown>) => ({ name, schema, selectableFields })),
+  ]);
+  // what only people read may change
+  const text = JSON.stringify(parts, (key, value) => key === "description" && typeof value === "string" ? "" : value);
+  const sha256 = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))).toHex();
+  const hint =
+    "raise SCHEMA_VERSION and deploy/chart/templates/_helpers.tpl, unless no release has it; then write SCHEMAS";
+  assertEquals({ version: SCHEMA_VERSION, sha256 }, SCHEMAS, hint);
+  assertEquals(
+    crds.map(({ metadata }) => [metadata.name, metadata.annotations?.[SCHEMA_ANNOTATION]]),
+    DEFINITIONS.map((name) => [name, `${SCHEMA_VERSION}`]),
+  );
 });
 
 Deno.test("every field has a type and a description for kubectl explain", () => {

@@ -6,7 +6,7 @@
  */
 
 import { dirname, join } from "@std/path";
-import { CHART, renderChart, type Values } from "./chart.ts";
+import { renderChart, type Values } from "./chart.ts";
 
 const ROOT = join(import.meta.dirname!, "..");
 
@@ -27,12 +27,9 @@ export function generatedFiles(): Map<string, string> {
   const monitoring = [...renderChart({ values: MONITORING, service: "kubectl" })].filter(([file]) =>
     !byDefault.has(file)
   );
-  const definitions = [...Deno.readDirSync(join(CHART, "crds"))].map(({ name }) =>
-    [name, Deno.readTextFileSync(join(CHART, "crds", name))] as const
-  );
+  const folderOf = (file: string) => file.startsWith("crds/") ? "deploy" : "deploy/manifests";
   return new Map([
-    ...definitions.map(([file, text]) => [`deploy/crds/${file}`, toManifest(text)] as const),
-    ...[...byDefault].map(([file, text]) => [`deploy/manifests/${file}`, toManifest(text)] as const),
+    ...[...byDefault].map(([file, text]) => [`${folderOf(file)}/${file}`, toManifest(text)] as const),
     ...monitoring.map(([file, text]) => [`deploy/monitoring/${file}`, toManifest(text)] as const),
   ]);
 }

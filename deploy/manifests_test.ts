@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { volumeIdOf } from "../base/ids.ts";
+import { DEFINITIONS } from "../k8s/client/definitions.ts";
 import { subcommandFlags } from "../tests/process/driver_command.ts";
 import { IMAGE } from "./image/archive.ts";
 import { DRIVER_FOLDER, IMAGE_START } from "./image/driver.ts";
@@ -24,6 +25,7 @@ const RESOURCES: Readonly<Record<string, readonly string[]>> = {
   ],
   "coordination.k8s.io": ["leases"],
   apps: ["statefulsets"],
+  "apiextensions.k8s.io": ["customresourcedefinitions"],
   "storage.k8s.io": ["storageclasses", "csinodes", "volumeattributesclasses", "csistoragecapacities"],
   "snapshot.storage.k8s.io": [
     ...["volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshotcontents/status", "volumesnapshots"],
@@ -44,6 +46,7 @@ interface Rule {
   readonly apiGroups: readonly string[];
   readonly resources: readonly string[];
   readonly verbs: readonly string[];
+  readonly resourceNames?: readonly string[];
 }
 
 function object(kind: string, name: string): KubernetesObject {
@@ -103,6 +106,13 @@ Deno.test("roles name resources and verbs that there are, one by one", () => {
       [],
       [],
     ]);
+  }
+});
+
+Deno.test("processes may read the definitions of their kinds, and no others", () => {
+  for (const name of ["denolith-controller", "denolith-node"]) {
+    const rules = rulesOf(name).filter(({ apiGroups }) => apiGroups.includes("apiextensions.k8s.io"));
+    assertEquals(rules.map(({ resourceNames, verbs }) => [resourceNames, verbs]), [[[...DEFINITIONS], ["get"]]]);
   }
 });
 

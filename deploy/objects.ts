@@ -9,6 +9,7 @@ export interface KubernetesObject {
     readonly name: string;
     readonly namespace?: string;
     readonly labels?: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
   };
   // deno-lint-ignore no-explicit-any
   readonly [field: string]: any;

@@ -17,6 +17,7 @@ import {
   type Selection,
   type WatchEvent,
 } from "../k8s/client/client.ts";
+import { strictPath } from "../k8s/client/definitions.ts";
 import { collectPages, readPages, watchPath } from "../k8s/client/lists.ts";
 import { parseEvent, parseObject, parsePage } from "../k8s/client/response.ts";
 import { apiVersionOf, type KubeObject, type ObjectName, pathOf, pods, type Resource } from "../k8s/api/objects.ts";
@@ -129,7 +130,7 @@ export class KubectlClient implements ApiClient {
     const { name = object.metadata.generateName ?? "", namespace } = object.metadata;
     const body = { apiVersion: apiVersionOf(resource), kind: resource.kind, ...object };
     const request = { verb: "create", resource, name };
-    const command = { verb: "create", path: pathOf(resource, { namespace }), body } as const;
+    const command = { verb: "create", path: strictPath(resource, pathOf(resource, { namespace })), body } as const;
     return parseObject<T>(request, await this.#run(request, command, options));
   }
 

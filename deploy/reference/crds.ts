@@ -28,7 +28,7 @@ const KUBERNETES_FIELDS = ["apiVersion", "kind", "metadata"];
 
 /** Returns a section for each kind. */
 export function crdSections(): string {
-  return readObjects("chart/crds").map((crd) => {
+  return readObjects("crds").map((crd) => {
     const { names, versions: [{ schema: { openAPIV3Schema: schema }, additionalPrinterColumns: columns }] } = crd.spec;
     const fields = Object.entries((schema as Schema).properties!).filter(([name]) => !KUBERNETES_FIELDS.includes(name));
     return [

@@ -3,6 +3,7 @@ import { join } from "@std/path";
 import { parse } from "@std/yaml";
 import manifest from "../../deno.json" with { type: "json" };
 import { CHART } from "../chart.ts";
+import { readObjects } from "../objects.ts";
 import { run } from "../process.ts";
 import { chartMetadata, packChart } from "./chart_package.ts";
 
@@ -22,19 +23,15 @@ Deno.test("the chart's icon is icon.svg", async () => {
   );
 });
 
-Deno.test("the chart's annotations name its CRDs", async () => {
+Deno.test("the chart's annotations name its CRDs", () => {
   const listed = parse(metadata.annotations["artifacthub.io/crds"]!) as {
     name: string;
     kind: string;
     version: string;
   }[];
-  const names = await Promise.all([...Deno.readDirSync(join(CHART, "crds"))].map(async ({ name }) => {
-    const crd = parse(await Deno.readTextFile(join(CHART, "crds", name))) as {
-      metadata: { name: string };
-      spec: { names: { kind: string }; versions: { name: string }[] };
-    };
-    return `${crd.metadata.name} ${crd.spec.names.kind} ${crd.spec.versions[0]!.name}`;
-  }));
+  const names = readObjects("crds").map(({ metadata, spec }) =>
+    `${metadata.name} ${spec.names.kind} ${spec.versions[0].name}`
+  );
   assertEquals(listed.map(({ name, kind, version }) => `${name} ${kind} ${version}`).sort(), names.sort());
   assertEquals(metadata.annotations["artifacthub.io/license"], manifest.license);
 });

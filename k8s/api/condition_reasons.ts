@@ -236,6 +236,12 @@ export const SNAPSHOT_CONDITIONS = {
 
 /** The conditions of LVMNodes. */
 export const NODE_CONDITIONS = {
+  DefinitionsOutdated: {
+    DefinitionsCurrent: isFalse("The CRDs are as new as the agent."),
+    DefinitionsOutdated: isTrue(
+      "Upgrade the CRDs: until then, no volume is created or moved" + runbook("claims-and-pods.md#claim-stays-pending"),
+    ),
+  },
   Orphans: {
     NoOrphans: isFalse("Each logical volume of the driver has its object."),
     OrphansFound: isTrue(

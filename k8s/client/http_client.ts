@@ -16,6 +16,7 @@ import type { ReplaceOptions, RequestOptions, Selection, WatchEvent } from "./cl
 import { isTransient } from "./client.ts";
 import { backoffMs, type Clock, sleep, systemClock } from "../../base/clock.ts";
 import type { ApiServer } from "./config.ts";
+import { type ApiWrite, strictPath } from "./definitions.ts";
 import {
   apiVersionOf,
   isPathSegment,
@@ -49,6 +50,8 @@ export interface HttpClientOptions extends TransportOptions {
   watchIdleTimeoutMs?: number | undefined;
   /** Called after every response; status 0 stands for no response. */
   onRequest?: ((verb: string, resource: string, status: number, ms: number) => void) | undefined;
+  /** Called before an object is created or patched. What it throws is the failure of the request. */
+  beforeWrite?: ((write: ApiWrite) => Promise<void>) | undefined;
 }
 
 /** A request, with the words for its failures. */
@@ -171,9 +174,8 @@ export class HttpClient implements ApiClient, Disposable {
   create<T extends KubeObject>(resource: Resource<T>, object: NewObject<T>, options: RequestOptions = {}): Promise<T> {
     const { name = object.metadata.generateName ?? "", namespace } = object.metadata;
     const body = { apiVersion: apiVersionOf(resource), kind: resource.kind, ...object };
-    return this.#requestObject<T>(
-      { verb: "create", resource, name, method: "POST", path: pathOf(resource, { namespace }), body, ...options },
-    );
+    const path = strictPath(resource, pathOf(resource, { namespace }));
+    return this.#write<T>({ verb: "create", resource, name, method: "POST", path, body, ...options });
   }
 
   /** Implements {@linkcode ApiClient}. */
@@ -190,12 +192,13 @@ export class HttpClient implements ApiClient, Disposable {
     const { merge, resourceVersion, subresource, dryRun, ...rest } = options;
     const { metadata } = merge as { metadata?: Record<string, unknown> };
     const body = resourceVersion === undefined ? merge : { ...merge, metadata: { ...metadata, resourceVersion } };
-    return this.#requestObject<T>({
+    const path = strictPath(resource, withSubresource(pathOf(resource, at), subresource));
+    return this.#write<T>({
       verb: "patch",
       resource,
       name: at.name,
       method: "PATCH",
-      path: withSubresource(pathOf(resource, at), subresource) + (dryRun ? "?dryRun=All" : ""),
+      path: path + (dryRun ? "?dryRun=All" : ""),
       body,
       contentType: "application/merge-patch+json",
       ...rest,
@@ -208,6 +211,11 @@ export class HttpClient implements ApiClient, Disposable {
     const body = { apiVersion: "v1", kind: "DeleteOptions", preconditions: { uid, resourceVersion } };
     const path = pathOf(resource, at);
     await this.#requestObject({ verb: "delete", resource, name: at.name, method: "DELETE", path, body, ...rest });
+  }
+
+  async #write<T extends KubeObject>(call: ApiCall): Promise<T> {
+    await this.#options.beforeWrite?.(call);
+    return await this.#requestObject<T>(call);
   }
 
   #requestObject<T extends KubeObject>(call: ApiCall): Promise<T> {

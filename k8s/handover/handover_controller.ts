@@ -97,6 +97,8 @@ export interface HandoverControllerOptions extends SidecarOptions, BoundVolumeIn
   readonly agents?: SilentAgents | undefined;
   /** The label of a node that is its topology. */
   readonly topologyKey: string;
+  /** Returns the definitions that are too old: until they are not, no step is taken. */
+  readonly outdatedDefinitions?: () => string | undefined;
 }
 
 /** The options that tell whether the agent of a node is there. */
@@ -187,6 +189,8 @@ export class HandoverController<H extends Handover, O extends HandoverObjects<H>
   }
 
   #nextStep(objects: O): Step<S> {
+    const outdated = this.#options.outdatedDefinitions?.();
+    if (outdated !== undefined) return { do: "wait", message: outdated, agents: [], isBlocked: true };
     const message = this.#kind.refusalOf(objects);
     if (message !== undefined) return refused(message);
     const step = this.#kind.nextStep(objects);

@@ -310,3 +310,16 @@ Deno.test("a Mover records the end of a move when it is written, not when somebo
   await s.advanceUntil(() => s.move?.status?.state === "Complete", "Complete");
   await s.waitForEvent("Moved");
 });
+
+Deno.test("a Mover waits while definitions are too old, says so, and takes no step", async () => {
+  await using s = await MoverHarness.start();
+  s.outdatedDefinitions = "the definitions are too old";
+  s.addMove();
+  await s.waitForMessage(s.outdatedDefinitions);
+  assertEquals(await s.waitForEvent("MoveWaiting"), "LVMMove Normal MoveWaiting: the definitions are too old");
+  assertEquals(s.calls, []);
+  s.outdatedDefinitions = undefined;
+  await s.clock.advance(60_000);
+  await s.waitForMessage(WHILE_USED);
+  assertEquals(s.calls, ["begin copy on b", "take full snapshot"]);
+});

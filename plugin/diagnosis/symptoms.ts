@@ -37,6 +37,10 @@ export interface Symptom {
 export type SymptomReason = Cause | "VolumeOnOtherNode";
 
 export const SYMPTOMS: Readonly<Record<SymptomReason, Symptom>> = {
+  DefinitionsOutdated: {
+    chapters: ["pending"],
+    remedy: "Upgrade them: kubectl apply -f deploy/crds of the driver's version, or the chart's value crds.enabled.",
+  },
   PhysicalVolumesMissing: {
     chapters: ["pending"],
     remedy: "Attach the missing disk, or remove it from the volume group: until then LVM creates nothing in it.",

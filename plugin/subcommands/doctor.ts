@@ -10,10 +10,12 @@ import { diagnosisText } from "../../lvm/doctor/text.ts";
 import { sleep, systemClock } from "../../base/clock.ts";
 import { StorageError } from "../../base/error.ts";
 import { type ApiClient, isGone, orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
+import { DEFINITIONS_CONDITION } from "../../k8s/client/definitions.ts";
 import { patchWithRetry } from "../../k8s/client/patches.ts";
 import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../../k8s/api/lvm_objects.ts";
 import { EXIT } from "../../cli/command_line.ts";
 import { seconds } from "../plugin_flags.ts";
+import { conditionOf } from "../problem.ts";
 import type { Session } from "../session.ts";
 
 /** The delay before a watch that ended is started again, in milliseconds. */
@@ -49,6 +51,8 @@ export async function diagnoseNode(session: Session): Promise<number> {
         `somebody else asked meanwhile; see kubectl denolith nodes`,
     );
   }
+  const definitions = conditionOf(asked, DEFINITIONS_CONDITION);
+  if (definitions?.status === "True") session.note(definitions.message);
   const { findings = [], omitted = 0, checks = [], level = "ok", time = "" } = answer;
   const more = omitted === 0 ? "" : `\n${omitted} more findings are not shown: see denolith doctor on the node.`;
   session.print({

@@ -153,7 +153,8 @@ async function manifestFolder(
   const renderedFolder = folder.file("manifests");
   await Deno.mkdir(renderedFolder);
   await Deno.copyFile(join(defaultFolder, NAMESPACE_FILE), join(renderedFolder, NAMESPACE_FILE));
-  for (const [name, text] of renderChart({ values })) await Deno.writeTextFile(join(renderedFolder, name), text);
+  const rendered = renderChart({ values: { ...values, crds: { enabled: false } } });
+  for (const [name, text] of rendered) await Deno.writeTextFile(join(renderedFolder, name), text);
   return renderedFolder;
 }
 

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { DOCTOR_ANNOTATION, lvmNodes } from "../../k8s/api/lvm_objects.ts";
 import { waitUntil } from "../fake/cluster/control_plane.ts";
 import type { Exec } from "../../lvm/exec.ts";
@@ -47,6 +47,23 @@ Deno.test("kubectl denolith doctor: the agent answers once, and nothing is left 
   await waitUntil(() => s.stored().status?.doctor === undefined, "the removal of the answer");
   const text = await s.plugin(["doctor", "n1"]);
   assertMatch(text.output, /Node n1, by its agent\n\n. tools /);
+});
+
+Deno.test("kubectl denolith doctor: tells that the agent finds definitions too old", async () => {
+  await using s = await setUp();
+  const message = "CustomResourceDefinitions are too old";
+  const condition = { type: "DefinitionsOutdated", reason: "DefinitionsOutdated", message } as const;
+  const tell = (status: "True" | "False") => {
+    const conditions = [{ ...condition, status, lastTransitionTime: "2026-01-01T00:00:00Z" }];
+    return s.cluster.client.patch(lvmNodes, { name: "n1" }, {
+      merge: { status: { conditions } },
+      subresource: "status",
+    });
+  };
+  await tell("True");
+  assertStringIncludes((await s.plugin(["doctor", "n1"])).errors, message);
+  await tell("False");
+  assertEquals((await s.plugin(["doctor", "n1"])).errors, "");
 });
 
 Deno.test("kubectl denolith doctor: is answered while LVM does not report its volume groups", async () => {

@@ -12,6 +12,7 @@ export const OTHER_VALUES: Values = {
   commonLabels: { "example.com/team": "storage" },
   driverName: "storage.example",
   docsUrl: "https://example.com/denolith/docs",
+  crds: { enabled: false },
   kubeletDir: "/var/lib/k0s/kubelet",
   volumeGroups: ["data", "/fast-.*/"],
   diskRules: ["data=/nvme-.*/;min=100Gi;rotational=no", "slow=/ata-.*/"],

@@ -100,6 +100,10 @@ export const PENDING: Chapter = {
       stage.cluster.addClaim();
       stage.addEvent("ExternalProvisioning", "Waiting for a volume to be created");
     }),
+    DefinitionsOutdated: async (stage) => {
+      await stage.start({ hasOldDefinitions: true });
+      stage.cluster.addClaim();
+    },
     NoSpace: async (stage) => {
       await stage.start();
       stage.cluster.addClaim({ size: "1Gi" });

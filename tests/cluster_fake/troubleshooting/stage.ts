@@ -57,7 +57,8 @@ export interface PrintedProblem {
 }
 
 /** Options of {@linkcode Stage.start}. */
-export interface StageOptions extends Pick<WholeClusterOptions, "withController" | "cgroupRoot" | "limitGraceMs"> {
+export interface StageOptions
+  extends Pick<WholeClusterOptions, "withController" | "hasOldDefinitions" | "cgroupRoot" | "limitGraceMs"> {
   /** The machines; one, `n1`, with 256 MiB in the group `data`, when absent. */
   readonly machines?: Record<string, FakeMachine>;
   /** The time that the controller waits for the agent of a node, in milliseconds. */

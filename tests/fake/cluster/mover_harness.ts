@@ -140,6 +140,8 @@ export class MoverHarness implements AsyncDisposable {
   readonly failures: MoverFailures = {};
   /** The nodes whose agents are silent. */
   readonly silent = new Set<string>();
+  /** The definitions that are too old. */
+  outdatedDefinitions: string | undefined;
   /** The time. */
   readonly clock = new FakeClock();
   /** The moves that were looked at, and why that failed. */
@@ -249,6 +251,7 @@ export class MoverHarness implements AsyncDisposable {
           return Promise.resolve();
         },
       },
+      outdatedDefinitions: () => this.outdatedDefinitions,
       agents: { isSilent: (node) => this.silent.has(node) },
       clock: this.clock,
       onReconciled: ({ key, error }) => void this.reconciled.push({ key, error }),

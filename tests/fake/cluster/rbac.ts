@@ -26,6 +26,8 @@ interface Rule {
   readonly apiGroups: readonly string[];
   readonly resources: readonly string[];
   readonly verbs: readonly string[];
+  /** The names of the objects that it is about; all, when absent. */
+  readonly resourceNames?: readonly string[];
   /** True for a rule of a Role, which is about one namespace. */
   readonly isNamespaced: boolean;
 }
@@ -91,6 +93,7 @@ export function missingPermission(role: ProcessRole, request: AuthorizedRequest)
   const verb = VERBS[method] ?? (name !== undefined ? "get" : isWatch ? "watch" : "list");
   const isAllowed = rulesOfProcess(role).some((rule) =>
     rule.apiGroups.includes(group) && rule.resources.includes(resource) && rule.verbs.includes(verb) &&
+    (rule.resourceNames?.includes(name ?? "") ?? true) &&
     (!rule.isNamespaced || namespace !== undefined)
   );
   const where = namespace === undefined ? "" : " in a namespace";

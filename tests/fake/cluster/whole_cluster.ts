@@ -20,6 +20,12 @@ import {
   volumeSnapshotContents,
   volumeSnapshots,
 } from "../../../k8s/api/snapshot_objects.ts";
+import {
+  customResourceDefinitions,
+  DEFINITIONS,
+  SCHEMA_ANNOTATION,
+  SCHEMA_VERSION,
+} from "../../../k8s/client/definitions.ts";
 import { HttpClient } from "../../../k8s/client/http_client.ts";
 import { type Clock, systemClock } from "../../../base/clock.ts";
 import type { Exec } from "../../../lvm/exec.ts";
@@ -49,6 +55,8 @@ export interface WholeClusterOptions extends Pick<ProcessOptions, "mountRoots" |
   readonly withController?: boolean;
   /** The time of the controller; that of the machine, when absent. */
   readonly controllerClock?: Clock;
+  /** Whether the definitions of the driver's kinds are too old until {@linkcode WholeCluster.upgradeDefinitions}. */
+  readonly hasOldDefinitions?: boolean;
 }
 
 /** A whole cluster. */
@@ -62,7 +70,8 @@ export class WholeCluster implements AsyncDisposable {
   /** Starts a cluster whose nodes are the given machines. */
   static async start(
     machines: Record<string, Exec>,
-    { withController = true, controllerClock = systemClock, ...agentOptions }: WholeClusterOptions = {},
+    { withController = true, controllerClock = systemClock, hasOldDefinitions = false, ...agentOptions }:
+      WholeClusterOptions = {},
   ): Promise<WholeCluster> {
     const agents = await FakeCluster.start(machines, agentOptions);
     const cluster = new WholeCluster(agents);
@@ -77,6 +86,10 @@ export class WholeCluster implements AsyncDisposable {
     }
     cluster.addClass("now", { volumeBindingMode: "Immediate" });
     cluster.addClass("later");
+    if (hasOldDefinitions) {
+      api.addResource(customResourceDefinitions);
+      for (const name of DEFINITIONS) api.put(customResourceDefinitions, { metadata: { name } });
+    }
     cluster.#bind();
     if (withController) await cluster.#startController(controllerClock);
     return cluster;
@@ -85,6 +98,14 @@ export class WholeCluster implements AsyncDisposable {
   /** The API server. */
   get api(): FakeCluster["api"] {
     return this.agents.api;
+  }
+
+  /** Gives the definitions of the driver's kinds the version that the driver needs. */
+  upgradeDefinitions(): void {
+    for (const name of DEFINITIONS) {
+      const metadata = { annotations: { [SCHEMA_ANNOTATION]: `${SCHEMA_VERSION}` } };
+      this.api.collection(customResourceDefinitions).patch({ metadata }, { name, namespace: undefined });
+    }
   }
 
   /** Adds a class of the driver. */

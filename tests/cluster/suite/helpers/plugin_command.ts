@@ -10,7 +10,7 @@ import type { TestNamespace } from "./test_namespace.ts";
 const ROOT = new URL("../../../../", import.meta.url).pathname;
 
 /** The subcommands that are about the whole cluster. */
-const OF_CLUSTER = ["adopt", "doctor", "forget-node"];
+const OF_CLUSTER = ["adopt", "doctor", "forget-node", "status"];
 
 /** Runs a subcommand, in the namespace where it has one. @returns what it printed, as JSON @throws {Error} when it fails */
 export async function runPlugin(ns: TestNamespace, ...args: readonly string[]): Promise<Record<string, unknown>> {
