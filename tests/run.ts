@@ -111,7 +111,7 @@ const TEST_FLAGS = ["-A", "--quiet", "--no-check", "--v8-flags=--always-sparkplu
  * The time for which a process may print nothing, in milliseconds: the limit of a test. Far longer than any takes, also on a
  * machine with other work; those of a tier take longer, and so does the first start of a process, which compiles modules.
  */
-const SILENCE_MS = { test: 60_000, tier: 5 * 60_000, start: 5 * 60_000 };
+const SILENCE_MS = { test: 60_000, tier: 15 * 60_000, start: 5 * 60_000 };
 
 /** Runs tests of a person who waits for them. @returns whether all tests passed */
 async function runTests(args: readonly string[]): Promise<boolean> {
