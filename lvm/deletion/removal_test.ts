@@ -4,6 +4,7 @@ import { namedRequest } from "../../tests/fake/request.ts";
 import { Lvm } from "../client/client.ts";
 import { addUsedTag } from "../client/used_tags.ts";
 import { describeCommand } from "../exec.ts";
+import { StorageError } from "../../base/error.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags } from "../model/commands.ts";
@@ -16,7 +17,7 @@ import { Reaper } from "./reaper.ts";
 const GIB = 1n << 30n;
 
 /** Creates a machine with volumes that were used and are marked as deleted, and a reaper. */
-async function harness(sizes: Readonly<Record<string, bigint>>) {
+async function harness(sizes: Readonly<Record<string, bigint>>, { isEncrypted = false } = {}) {
   const machine = new FakeMachine();
   machine.addGroup("data", 200n * GIB);
   const lvm = new Lvm(machine);
@@ -29,11 +30,12 @@ async function harness(sizes: Readonly<Record<string, bigint>>) {
   const finder = new VolumeFinder({ driver: "test" });
   const volumes = new Volumes({ lvm, finder, reservation, reaper: { wake: () => {} } });
   const paths: string[] = [];
+  const format = { state: "raw", ...(isEncrypted && { luks: { state: "wanted" } as const }) } as const;
   for (const [name, size] of Object.entries(sizes)) {
-    await volumes.create(namedRequest(name, size, { format: { state: "raw" }, erase: "zero" }));
+    await volumes.create(namedRequest(name, size, { format, erase: isEncrypted ? "none" : "zero" }));
     const volume = await volumes.get(volumeIdOf(name));
     await addUsedTag(lvm, "test", volume);
-    await lvm.change(volume.group, lvchangeTags(markVolumeDeleted(volume.id, { state: "raw" }), lvPath(volume)));
+    await lvm.change(volume.group, lvchangeTags(markVolumeDeleted(volume.id, format), lvPath(volume)));
     paths.push(lvPath(volume));
   }
   const reap = async () => {
@@ -111,6 +113,20 @@ Deno.test("Reaper reports the space of volumes that were removed by a command th
   };
   await reap();
   assertEquals([errors, machine.allLvs(), removed()], [[], [], 4]);
+});
+
+Deno.test("Reaper removes no volume whose key slots are still being destroyed, and each where that failed", async () => {
+  for (const isLate of [true, false]) {
+    const { machine, reap, errors } = await harness({ one: 32n << 20n }, { isEncrypted: true });
+    machine.fault = ({ program }) => {
+      if (program !== "blkdiscard") return undefined;
+      throw isLate
+        ? new StorageError("StillRunning", "blkdiscard hangs", { completion: new Promise(() => {}) })
+        : new StorageError("CommandFailed", "blkdiscard failed");
+    };
+    await reap();
+    assertEquals([errors.length, machine.allLvs().length], [1, isLate ? 1 : 0], errors.join());
+  }
 });
 
 Deno.test("Reaper begins with no other volume when it is stopped while it erases one", async () => {

@@ -228,6 +228,34 @@ for (
   });
 }
 
+Deno.test("a mount table that was read before a publication does not take the limits back", async () => {
+  await using s = await harness(readIops(500n));
+  s.cgroups.addPod(`kubepods/pod${POD}`);
+  const volume = await s.volumes.get(id);
+  const limiter = s.start();
+  const read = s.machine.readMountTable.bind(s.machine);
+  s.machine.readMountTable = async () => {
+    s.machine.readMountTable = read;
+    const table = await read();
+    await limiter.onPublished(volume, s.target);
+    s.mount();
+    return table;
+  };
+  limiter.wake();
+  await limiter.idle();
+  assertEquals(s.reported.map((state) => state?.reason), ["Applied"]);
+});
+
+Deno.test("limits of a pod that ends while they are applied are not reported", async () => {
+  await using s = await harness(readIops(500n));
+  s.cgroups.addPod(`kubepods/pod${POD}`);
+  const limiter = s.start();
+  const published = limiter.onPublished(await s.volumes.get(id), s.target);
+  limiter.onUnpublished(id, s.target);
+  await published;
+  assertEquals([limiter.stateOf(id), s.reported], [undefined, []]);
+});
+
 Deno.test("a failed report is read again", async () => {
   await using s = await harness(readIops(500n));
   const file = s.cgroups.addPod(`kubepods/pod${POD}`);

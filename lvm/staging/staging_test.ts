@@ -7,6 +7,8 @@ import { Lvm } from "../client/client.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import type { FilesystemType } from "../settings/filesystem.ts";
 import { Reaper } from "../deletion/reaper.ts";
+import { Encryption } from "../encryption/encryption.ts";
+import { Passphrase } from "../encryption/passphrase.ts";
 import { StorageError } from "../../base/error.ts";
 import { StagedVolumes } from "./staged_volumes.ts";
 import type { StagingWarning } from "./formatting.ts";
@@ -16,11 +18,12 @@ import { PoolReservation } from "../pools/pool_reservation.ts";
 import { Volumes } from "../volumes/volumes.ts";
 
 const id = volumeIdOf("one");
+const ACCESS = { kind: "mount", flags: [] } as const;
 
 /** Creates a machine with a volume for a filesystem. */
 async function setUpVolume(
   root = "/nowhere",
-  { bytes = 32n << 20n, extentSize = 4n << 20n, type = "ext4" as FilesystemType } = {},
+  { bytes = 32n << 20n, extentSize = 4n << 20n, type = "ext4" as FilesystemType, isEncrypted = false } = {},
 ) {
   const machine = new FakeMachine();
   machine.addGroup("data", 1n << 30n, extentSize);
@@ -29,8 +32,9 @@ async function setUpVolume(
   const reaper = new Reaper({ lvm, driver: "test", reservation, onError: () => {} });
   const finder = new VolumeFinder({ driver: "test" });
   const volumes = new Volumes({ lvm, finder, reservation, reaper });
-  await volumes.create(namedRequest("one", bytes, { format: { state: "unformatted", type } }));
-  const [paused, warnings]: [string[], string[]] = [[], []];
+  const format = { state: "unformatted", type, ...(isEncrypted && { luks: { state: "wanted" } as const }) } as const;
+  await volumes.create(namedRequest("one", bytes, { format }));
+  const [paused, warnings, errors]: [string[], string[], string[]] = [[], [], []];
   const pause = (id: string) => {
     paused.push(id);
     return Promise.resolve({ [Symbol.dispose]: () => void paused.pop() });
@@ -42,9 +46,10 @@ async function setUpVolume(
     mountRoots: [root],
     staged: new StagedVolumes(),
     trimmer: { pause },
+    encryption: new Encryption(lvm, (error) => void errors.push(String(error))),
     onWarning: (_: string, { reason, message }: StagingWarning) => void warnings.push(`${reason}: ${message}`),
   };
-  return { machine, volumes, paused, warnings, staging: new Staging(options) };
+  return { machine, volumes, paused, warnings, errors, staging: new Staging(options) };
 }
 
 /** Creates a mount root, which is removed when the test ends. */
@@ -187,6 +192,37 @@ Deno.test("publish() leaves no mount when mount(8) binds, but cannot set the fla
     assertEquals(mounted(), [true]);
   } finally {
     await Deno.remove(root, { recursive: true });
+  }
+});
+
+Deno.test("publish() undoes no mount whose command outlasts the call", async () => {
+  await using folder = await createRoot();
+  const { machine, staging } = await setUpVolume(folder.root);
+  const [stagingPath, target, access] = [`${folder.root}/staged`, `${folder.root}/pod`, ACCESS];
+  await staging.stage(id, stagingPath, access);
+  const unmounted: string[] = [];
+  machine.fault = ({ program, args }) => {
+    if (program === "umount") unmounted.push(args.join(" "));
+    if (program !== "mount") return undefined;
+    throw new StorageError("StillRunning", "mount hangs", { completion: new Promise(() => {}) });
+  };
+  const publish = () => staging.publish(id, { stagingPath, target, access, readOnly: false, exclusive: false });
+  await assertRejects(publish, StorageError, "mount hangs");
+  assertEquals(unmounted, []);
+});
+
+Deno.test("a passphrase that was refused is tried again after the volume was unstaged", async () => {
+  await using folder = await createRoot();
+  const { staging, errors } = await setUpVolume(folder.root, { isEncrypted: true });
+  const [stagingPath, target] = [`${folder.root}/staged`, `${folder.root}/pod`];
+  const passphrases = { passphrase: new Passphrase("wrong"), previous: new Passphrase("wrong, too") };
+  const publication = { stagingPath, target, access: ACCESS, readOnly: false, exclusive: false, passphrases };
+  for (const refusals of [1, 2]) {
+    await staging.stage(id, stagingPath, ACCESS, { passphrase: new Passphrase("right") });
+    for (const _ of ["now", "a minute later"]) await staging.publish(id, publication);
+    assertEquals(errors.length, refusals, errors.join());
+    await staging.unpublish(id, target);
+    await staging.unstage(id, stagingPath);
   }
 });
 
