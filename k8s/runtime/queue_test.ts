@@ -113,6 +113,19 @@ Deno.test("WorkQueue reconciles a failing key that is added soon, but not at onc
   await end("a");
 });
 
+Deno.test("WorkQueue reconciles a failing key soon that was added during the attempt", async () => {
+  const { clock, begun, queue, end } = testQueue();
+  queue.start();
+  queue.add("a");
+  for (let failure = 0; failure < 4; failure++) {
+    queue.add("a");
+    await end("a", new Error("no"));
+    await clock.advance(1_000);
+    assertEquals(begun.length, failure + 2);
+  }
+  await end("a");
+});
+
 Deno.test("WorkQueue.addAfter() keeps the earlier of two times, and add() replaces both", async () => {
   const { clock, begun, queue, end } = testQueue();
   queue.start();
