@@ -209,6 +209,19 @@ for (const [what, error, said] of FAILURES) {
   });
 }
 
+Deno.test("a HandoverController says why a step failed before the next attempt of it, and not before another step", async () => {
+  let step: Step | CommonStep = { do: "own" };
+  const carryOut = () => Promise.reject(new StorageError("Busy", "busy"));
+  const fake = new Fake(step, { kind: { nextStep: () => step, carryOut } });
+  for (const _ of [1, 2]) {
+    await fake.fail();
+    assertEquals(fake.status?.message, "busy");
+  }
+  step = { do: "retain" };
+  await fake.reconcile();
+  assertEquals([fake.status?.state, fake.status?.message], ["retain", ""]);
+});
+
 Deno.test("a HandoverController takes another step in place of one that failed for good", async () => {
   const done: string[] = [];
   const fake = new Fake({ do: "own" }, {

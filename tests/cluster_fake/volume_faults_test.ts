@@ -320,6 +320,22 @@ Deno.test("a volume that is created while another one is reported as Lost does n
   assertEquals(Object.fromEntries(states), { [id]: "Lost", [(await late).id]: "Ready" });
 });
 
+Deno.test("a volume whose logical volume another one has adopted does not become Lost, although it was in use", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const { id } = await cluster.volumes.create(request("one"), ANYWHERE);
+  const { status: _, ...object } = onlyObject(cluster);
+  machine.groups[0]!.tags.add(usedTag(DRIVER, id, machine.allLvs()[0]!.lv.uuid));
+  const name = volumeIdOf("two");
+  const spec = { ...object.spec, requestName: "two", adoptsVolume: id };
+  cluster.api.put(lvmVolumes, { ...object, metadata: { name, finalizers: object.metadata.finalizers! }, spec });
+  const stateOf = (name: string) =>
+    cluster.api.objects(lvmVolumes).find(({ metadata }) => metadata.name === name)?.status?.state;
+  await waitUntil(() => stateOf(name) === "Ready", "the volume that has it now");
+  await cluster.agent("node-1").node.refresh();
+  assertEquals(stateOf(id), "Ready");
+});
+
 Deno.test("many lost volumes cost one more report, after the LVMNode", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
