@@ -93,10 +93,16 @@ Deno.test("an agent with an IPv6 address alone is reached by the name of its pod
 });
 
 Deno.test("an agent with an IPv6 address alone takes part when its name can be looked up, and tries again", async () => {
-  await using s = setUp(0, new FakeClock(), { host: "::1", advertised: "fd00::7", domain: "denolith.invalid" });
+  const listenTo = (port: number) => {
+    using listener = Deno.listen({ hostname: "::1", port });
+    return listener.addr.port;
+  };
+  const port = listenTo(0);
+  await using s = setUp(port, new FakeClock(), { host: "::1", advertised: "fd00::7", domain: "denolith.invalid" });
   for (let tries = 0; tries < 2; tries++) {
     await waitUntil(() => s.clock.msUntilNextTimer === 10_000, "the next try");
     assertEquals([s.agent.endpoint(), s.changes()], [null, 0]);
+    assertEquals(listenTo(port), port, "nobody listens meanwhile");
     await s.clock.advance(10_000);
   }
 });

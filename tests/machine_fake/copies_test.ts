@@ -174,6 +174,25 @@ Deno.test("a copy that is deleted while it runs is erased after the present chun
   await volumes.delete(volumeIdOf("original"));
 });
 
+Deno.test("a copy whose deletion failed goes on when its volume is requested again", async () => {
+  await using fixture = await CopyFixture.open();
+  const { volumes, copies } = fixture.machine;
+  const finish = await fixture.startCopy(originalSource);
+  const copyChunks = fixture.fake.fault!;
+  fixture.fake.fault = (command) =>
+    command.args.includes(`denolith.deleted=${copyId}`)
+      ? failure(5, "  Failed to write VG data.")
+      : copyChunks(command);
+  const deleting = assertRejects(() => volumes.delete(copyId), StorageError, "Failed to write VG data");
+  await new Promise((resolve) => setTimeout(resolve, 0)); // everything is done that does not wait for the chunk
+  await finish();
+  await deleting;
+  assertEquals(fixture.chunkOffsets, ["skip=0"]);
+  assertEquals(await copies.create(copyRequest(originalSource)), 768n * MiB);
+  assertEquals([...fixture.lvOf("copy").content.data], ["what was written"]);
+  await fixture.machine.background.idle();
+});
+
 Deno.test("a copy that is created again after its deletion has nothing of the first one's temporary snapshot", async () => {
   await using fixture = await CopyFixture.open();
   const { volumes, copies, background } = fixture.machine;
