@@ -102,7 +102,7 @@ async function sourceFromClaim(
 ): Promise<VolumeContentSource> {
   const description = `dataSource: PersistentVolumeClaim ${reference.name}`;
   const sourceClaim = await getSourceObject(persistentVolumeClaims, reference, options, description);
-  if (sourceClaim.metadata.deletionTimestamp !== undefined) throw unsuitable(`${description} is being deleted`);
+  if (isGoing(sourceClaim)) throw unsuitable(`${description} is being deleted`);
   const name = sourceClaim.spec?.volumeName;
   if (sourceClaim.status?.phase !== "Bound" || !name) throw notReady(`${description} is not bound yet`);
   const volume = await getSourceObject(
@@ -122,6 +122,11 @@ async function sourceFromClaim(
   if (mode !== sourceMode) throw unsuitable(`${description} is a ${sourceMode} volume (requested: ${mode})`);
   await addCloningFinalizer(sourceClaim, options);
   return { kind: "volume", handle: csi.volumeHandle };
+}
+
+/** Reports whether a claim is being deleted, and does not wait for its clones. If these were refused, all would wait for each other. */
+function isGoing({ metadata: { deletionTimestamp, finalizers } }: PersistentVolumeClaim): boolean {
+  return deletionTimestamp !== undefined && !finalizers?.includes(CLONING_FINALIZER);
 }
 
 /** Adds the finalizer to a claim that others are cloned from. */

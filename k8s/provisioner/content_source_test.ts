@@ -75,7 +75,9 @@ Deno.test("findContentSource() takes a claim that is bound and ours, protects it
   const assertRefused = (why: string, mode?: string) => assertRejects(() => find(mode), ClaimError, why);
   await assertRefused("does not exist");
   const at = { name: "source", namespace: NAMESPACE };
-  const { metadata: { uid } } = api.put(persistentVolumeClaims, { metadata: at, spec: { volumeName: "pv" } });
+  const other = "example.com/other";
+  const metadata = { ...at, finalizers: [other] };
+  const { metadata: { uid } } = api.put(persistentVolumeClaims, { metadata, spec: { volumeName: "pv" } });
   await assertRefused("not bound yet");
   await client.patch(persistentVolumeClaims, at, { merge: { status: { phase: "Bound" } }, subresource: "status" });
   await assertRefused("PersistentVolume pv: does not exist");
@@ -95,7 +97,9 @@ Deno.test("findContentSource() takes a claim that is bound and ours, protects it
   await assertRefused("is a Filesystem volume (requested: Block)", "Block");
   assertEquals(await find(), { kind: "volume", handle: "v1" });
   const [sourceClaim] = api.objects(persistentVolumeClaims);
-  assertEquals(sourceClaim?.metadata.finalizers, [CLONING_FINALIZER]);
+  assertEquals(sourceClaim?.metadata.finalizers, [other, CLONING_FINALIZER]);
   await client.delete(persistentVolumeClaims, at);
+  assertEquals(await find(), { kind: "volume", handle: "v1" }); // it waits for its clones
+  await client.patch(persistentVolumeClaims, at, { merge: { metadata: { finalizers: [other] } } });
   await assertRefused("is being deleted");
 });
