@@ -112,8 +112,9 @@ function nextUndoStep(objects: ImportObjects): ImportStep {
     if (spec.finish) return { do: "begin finishing" };
     return waitForOthers("its LVMVolume is gone, or being moved to another node");
   }
-  if (!isGone && status?.persistentVolume !== undefined) {
-    const step = nextReturnStep(objects);
+  if (status?.persistentVolume !== undefined) {
+    // a PersistentVolume that was to be replaced, when its volume was deleted, goes by its policy
+    const step = isGone ? policyStep(objects) : nextReturnStep(objects);
     if (step !== undefined) return step;
   }
   // without its record, the LVMImport was restored, or the volume is not its own: what it would undo may be used

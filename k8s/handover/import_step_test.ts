@@ -379,6 +379,12 @@ const STEPS: readonly [what: string, objects: Partial<ImportObjects>, step: stri
     "Undoing",
   ],
   [
+    "a deletion of what was deleted with its claim, while it was to be returned",
+    { ...UNDONE, persistentVolume: RETAINED, volume: undefined, claim: undefined },
+    "restore policy",
+    "Undoing",
+  ],
+  [
     "a deletion of what was moved",
     { ...UNDONE, volume: volume("Import", "Imported", { nodeName: "b" }) },
     "wait: the volume was moved to node b; move it back, or finish",
