@@ -17,6 +17,7 @@ import {
   USED,
   VOLUME,
 } from "../../lvm/model/tags.ts";
+import { type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { type ContentState, parseFormat } from "../../lvm/settings/format.ts";
 import { contentOf } from "../fake/machine/luks.ts";
 import { type FakeGroup, type FakeLv, type FakeMachine, type FakeMount, isReadOnly } from "../fake/machine/machine.ts";
@@ -142,7 +143,8 @@ function usedBeforeRecorded(machine: FakeMachine, group: FakeGroup, lv: FakeLv):
   const mounts = machine.mounts.filter((mount) =>
     mount.lv !== undefined && [lv, lv.mapping].includes(mount.lv) && !mount.target.includes("/copy-")
   );
-  const isCopy = tagValue(tags, SOURCE) !== undefined;
+  // a volume that was moved has the LV of its copy
+  const isCopy = tagValue(tags, SOURCE) !== undefined || name !== volumeLvName(id as VolumeId);
   const isWritten = !isCopy && (!zeroHead || signatures.length > 0);
   const format = tagValue(tags, FORMAT) ?? "";
   const found: string[] = [];

@@ -96,6 +96,8 @@ export async function bindVolumes(
     }
     if (claim?.spec?.volumeName === undefined) {
       await client.patch(persistentVolumeClaims, at, { merge: { spec: { volumeName: name } } });
+    }
+    if (claim?.spec?.volumeName === undefined || claim.status?.phase === "Pending") { // it may have died in between
       const { capacity, accessModes } = volume.spec ?? {};
       const status = { phase: "Bound", capacity, accessModes };
       await client.patch(persistentVolumeClaims, at, { merge: { status }, subresource: "status" });

@@ -43,7 +43,7 @@ export function noteReceived(lv: FakeLv, offset: number, bytes: Uint8Array): voi
     if (source === undefined) noted.delete(chunk);
     else {
       noted.set(chunk, write);
-      lv.content.data.add(source);
+      (lv.content.luks?.content ?? lv.content).data.add(source);
     }
   }
   lv.content.writes = noted;

@@ -19,7 +19,7 @@ import {
 } from "./machine.ts";
 
 /** What a header takes of a device, in bytes. */
-const HEADER_BYTES = 16n << 20n;
+export const HEADER_BYTES = 16n << 20n;
 
 /** A mapping with the LV that it is made of. */
 interface OpenMapping {

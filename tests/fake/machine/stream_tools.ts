@@ -8,7 +8,7 @@
 
 import type { Command, Output } from "../../../lvm/exec.ts";
 import { failure, type FakeLv, type FakeMachine, isReadOnly, ok } from "./machine.ts";
-import type { DeviceContent } from "./device_content.ts";
+import { blankContent, type DeviceContent, type FakeLuks } from "./device_content.ts";
 import { deviceBytes } from "./thin.ts";
 import { bytesOf, noteReceived } from "./block_tools.ts";
 import { zeroesNewBlocks } from "./copy_tools.ts";
@@ -79,12 +79,38 @@ async function read(
 }
 
 function textOf({ uuid, content }: FakeLv, block: number, count: number): string {
+  return JSON.stringify({ from: uuid, count, ...(block === 0 ? { content: serialize(content) } : {}) });
+}
+
+/** Returns a content as JSON has it, with what is below its LUKS header. */
+function serialize({ luks, ...content }: DeviceContent): Record<string, unknown> {
   const { signatures, zeroHead, filesystemBytes, blockBytes, checkStatus, isClean, data } = content;
-  const serialized = {
+  return {
     ...{ signatures, zeroHead, checkStatus, isClean, data: [...data] },
     ...{ filesystemBytes: `${filesystemBytes}`, blockBytes: `${blockBytes}` },
+    ...(luks && { luks: { ...luks, content: serialize(luks.content) } }),
   };
-  return JSON.stringify({ from: uuid, count, ...(block === 0 ? { content: serialized } : {}) });
+}
+
+/** Returns what {@linkcode serialize} has of a content, with the data or without. */
+function deserialize(
+  { data, filesystemBytes, blockBytes, luks, ...rest }: Record<string, unknown>,
+  withData: boolean,
+): DeviceContent {
+  const below = luks as (FakeLuks & { content: unknown }) | undefined;
+  return {
+    ...blankContent(),
+    ...rest as Partial<DeviceContent>,
+    ...{ filesystemBytes: BigInt(filesystemBytes as string), blockBytes: BigInt(blockBytes as string) },
+    ...(withData && { data: new Set(data as string[]) }),
+    ...(below && {
+      luks: {
+        ...below,
+        passphrases: below.passphrases.map((passphrase) => passphrase ?? undefined), // JSON has null
+        content: deserialize(below.content as unknown as Record<string, unknown>, withData),
+      },
+    }),
+  };
 }
 
 async function write(
@@ -137,11 +163,12 @@ function applyBlock(lv: FakeLv, block: number, bytes: Uint8Array): void {
   BLOCKS.set(lv, blocks.set(block, text));
   lv.content.data.add(`a piece of ${from}`);
   if (content !== undefined) {
-    const { data: _data, filesystemBytes, blockBytes, ...rest } = content;
-    const sizes = { filesystemBytes: BigInt(filesystemBytes as string), blockBytes: BigInt(blockBytes as string) };
-    Object.assign(lv.content, { ...rest, ...sizes, isInconsistent: false } as Partial<DeviceContent>);
+    const { data: _data, writes: _writes, ...rest } = deserialize(content, false);
+    Object.assign(lv.content, { ...rest, luks: rest.luks, isInconsistent: false });
   }
   const texts = Array.from({ length: count }, (_, block) => blocks.get(block));
   if (texts.some((text) => text === undefined || (JSON.parse(text) as BlockText).from !== from)) return;
-  lv.content.data = new Set((JSON.parse(texts[0]!) as BlockText).content!.data as string[]);
+  const whole = deserialize((JSON.parse(texts[0]!) as BlockText).content!, true);
+  lv.content.data = whole.data;
+  if (whole.luks !== undefined) lv.content.luks = whole.luks;
 }

@@ -26,7 +26,7 @@ import {
 } from "./machine.ts";
 import { blankContent, type DeviceContent } from "./device_content.ts";
 import { FOREIGN_SIGNATURES } from "./foreign_signatures.ts";
-import { ownerOf } from "./luks.ts";
+import { HEADER_BYTES, ownerOf } from "./luks.ts";
 import { canActivateDegraded, lvHealthStatus } from "./pvs.ts";
 import { losetup } from "./stacked_devices.ts";
 import { allocateChunks, deviceBytes, discardOverwrittenData, freeChunks, isCowSnapshotOf } from "./thin.ts";
@@ -141,7 +141,10 @@ function dd(machine: FakeMachine, args: readonly string[]): Output {
     lv.content.data.add(values.get("if")!);
     noteWrites(lv, from, to, values.get("if")!);
     lv.zeroedTo = 0n;
-    copyToCow(machine, lv, values);
+    const { lv: own } = ownerOf(machine, lv);
+    const header = own === lv ? 0 : Number(HEADER_BYTES);
+    if (own !== lv) noteWrites(own, from + header, to + header, values.get("if")!);
+    copyToCow(machine, own, [from + header, to + header]);
   }
   return ok();
 }
@@ -176,9 +179,8 @@ function writtenBytes(lv: FakeLv, values: ReadonlyMap<string, string>): [from: n
 /**
  * Copies what dd overwrites of an origin into the COW space of its snapshots, chunk by chunk, as far as it has space.
  */
-function copyToCow(machine: FakeMachine, lv: FakeLv, values: ReadonlyMap<string, string>): void {
-  const { group: { lvs }, lv: own } = ownerOf(machine, lv);
-  const [from, to] = writtenBytes(lv, values);
+function copyToCow(machine: FakeMachine, own: FakeLv, [from, to]: readonly [from: number, to: number]): void {
+  const { group: { lvs } } = ownerOf(machine, own);
   for (const snapshot of lvs.filter((other) => isCowSnapshotOf(other, own) && other.active)) {
     const cowChunks = snapshot.cowChunks ??= new Set();
     const before = cowChunks.size;
