@@ -66,7 +66,7 @@ import { DiskReports } from "../k8s/disks/disk_reports.ts";
 import { DiskTaker } from "../k8s/disks/disk_taker.ts";
 import { DiskTaking } from "../lvm/disks/taking.ts";
 import { readNamedDisks } from "../lvm/disks/reading.ts";
-import type { TransferAgent, TransferAgentOptions } from "../k8s/transfers/transfer_agent.ts";
+import type { TransferAgent, TransferAgentOptions, TransferNetwork } from "../k8s/transfers/transfer_agent.ts";
 
 /**
  * The number of objects of a kind that are reconciled at once. LVM makes the changes of a group one by one, but they
@@ -97,6 +97,8 @@ interface Seams {
   readonly createExec?: CreateExec;
   /** Serves the CSI services. */
   readonly serveServices?: typeof serve;
+  /** How agents reach each other. */
+  readonly network?: TransferNetwork;
 }
 
 /** Does what {@linkcode node} does, without logging. */
@@ -128,6 +130,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   const onBytes = metrics.registerTransfers();
   const transfers = options.transfer && await createTransfers({
     ...options.transfer,
+    ...defined({ network: seams.network }),
     client,
     exec,
     driver,

@@ -33,8 +33,16 @@ import {
 import { openSnapshot, requireListAllowed } from "./access.ts";
 import type { NodeClient } from "../client/client.ts";
 
+/** How agents reach each other. */
+export interface TransferNetwork {
+  readonly listen: typeof listen;
+  readonly dial: typeof dial;
+}
+
 /** Options of {@linkcode TransferAgent}. */
 export interface TransferAgentOptions extends NodeClient {
+  /** How agents reach each other; by TLS, when absent. */
+  readonly network?: TransferNetwork;
   /** Runs commands. */
   readonly exec: Exec;
   /** The address to listen on. */
@@ -74,6 +82,7 @@ const log = getLogger(["denolith", "transfer"]);
 export class TransferAgent implements RemoteSources {
   readonly #options: TransferAgentOptions;
   readonly #clock: Clock;
+  readonly #network: TransferNetwork;
   readonly #bandwidth: Bandwidth;
   #credentials: Credentials | undefined;
   #endpoint: TransferEndpoint | null | undefined;
@@ -86,6 +95,7 @@ export class TransferAgent implements RemoteSources {
   constructor(options: TransferAgentOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
+    this.#network = options.network ?? { listen, dial };
     this.#bandwidth = new Bandwidth(options.bytesPerSecond, options.clock);
   }
 
@@ -116,7 +126,7 @@ export class TransferAgent implements RemoteSources {
   async #listen(machine: MachineParts, end: AbortSignal): Promise<Listener> {
     const { nodeName, address, advertised, domain, onChange } = this.#options;
     const credentials = await makeCredentials(nodeName, this.#clock.date());
-    const listener = await listen({
+    const listener = await this.#network.listen({
       ...{ address, credentials, clock: this.#clock },
       onConnection: (connection, peer) => void this.#serve(connection, peer, machine),
     });
@@ -232,7 +242,7 @@ export class TransferAgent implements RemoteSources {
     }
     const { node, ...rest } = range;
     const remote = await findRemoteAgent(this.#options, node);
-    const connection = await dial(remote, { credentials, clock: this.#clock });
+    const connection = await this.#network.dial(remote, { credentials, clock: this.#clock });
     const close = () => connection.close();
     const signals = [signal, this.#ended.signal];
     for (const one of signals) one.addEventListener("abort", close);

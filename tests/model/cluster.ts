@@ -7,6 +7,7 @@
 
 import { assertEquals } from "@std/assert";
 import { runController } from "../../cli/controller.ts";
+import "../../k8s/transfers/transfer_agent.ts";
 import "../../k8s/client/kubeconfig.ts"; // an import that is still to be made takes time of this machine
 import { type LvmNode, lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
@@ -22,6 +23,7 @@ import {
   storageClasses,
 } from "../../k8s/api/objects.ts";
 import {
+  type VolumeGroupSnapshot,
   volumeGroupSnapshotClasses,
   volumeGroupSnapshotContents,
   volumeGroupSnapshots,
@@ -33,7 +35,20 @@ import {
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { lvmImports, openEbsVolumes, topoLvmVolumes } from "../../k8s/handover/imports.ts";
+import { type Handover, isFinished } from "../../k8s/handover/handover.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
+import { affinityTo, nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
+import { planImport } from "../../plugin/import/plan.ts";
+import { readSources } from "../../plugin/import/sources.ts";
+import { addForeignLv } from "../fake/machine/foreign_lv.ts";
+import { freeBytes } from "../fake/machine/pvs.ts";
+import { forget } from "../../plugin/node_removal/forget_node.ts";
+import { readNodeObjects } from "../../plugin/node_removal/plan.ts";
+import { EventRecorder } from "../../k8s/runtime/events.ts";
+import { previewMove } from "../../plugin/move/preview.ts";
+import { parseGroupList } from "../../csi/group_list.ts";
+import { StorageError } from "../../base/error.ts";
+import { ApiError } from "../../k8s/client/client.ts";
 import { Controller } from "../../k8s/runtime/controller.ts";
 import { secrets } from "../../k8s/sidecars/secrets.ts";
 import { VOLUME } from "../../lvm/model/tags.ts";
@@ -49,10 +64,11 @@ import { flagsOf } from "../fake/subcommand.ts";
 import { Contents, type Moment } from "./contents.ts";
 import { CLAIM_PROTECTION, Kubernetes } from "./kubernetes.ts";
 import { CLASSES, type ClassName, SNAPSHOT_CLASSES } from "./history.ts";
-import { Network } from "./network.ts";
+import type { Network } from "./network.ts";
 import { SimulatedNode } from "./node.ts";
 import type { Pod } from "./pod.ts";
-import { type FullSnapshot, SNAPSHOT_FINALIZER } from "./snapshots.ts";
+import { type FullGroupSnapshot, type FullSnapshot, SNAPSHOT_FINALIZER } from "./snapshots.ts";
+import { MemoryNetwork } from "./transfer_network.ts";
 import { count } from "./tally.ts";
 import { currentProcess, type Process, type World } from "./world.ts";
 
@@ -83,8 +99,8 @@ interface RunningController {
 }
 
 /** The cluster. */
-export class ModelCluster implements AsyncDisposable {
-  readonly network: Network;
+export class ModelCluster {
+  readonly transfers: MemoryNetwork;
   readonly nodes: SimulatedNode[];
   readonly pods: Pod[] = [];
   readonly contents = new Contents();
@@ -92,22 +108,30 @@ export class ModelCluster implements AsyncDisposable {
   readonly moments = new Map<string, Moment>();
   /** The moments of which claims are copies of others, by their uids. */
   readonly copies = new Map<string, Moment>();
-  /** The passphrases of encrypted claims, by their uids. */
-  readonly passphrases = new Map<string, string>();
+  /** The uids of the claims whose pods are evicted while they are moved. */
+  readonly evicted = new Set<string>();
+  /** The moments of group snapshots, by their uids and those of the claims. */
+  readonly groups = new Map<string, ReadonlyMap<string, Moment>>();
+  /** What the secrets of encrypted claims have, by the uids of the claims. */
+  readonly secrets = new Map<string, Readonly<Record<string, string>>>();
   /** The claims whose passphrase was replaced, and not used since. */
   readonly #rotated = new Set<string>();
   readonly kubernetes: Kubernetes;
+  /** The client of an administrator. */
+  readonly #client: HttpClient;
   controller: RunningController | undefined;
   #controllers = 0;
 
   private constructor(
     readonly world: World,
+    readonly network: Network,
     readonly api: FakeApiServer,
     readonly files: MemoryFiles,
     readonly kubeconfig: string,
     names: readonly string[],
   ) {
-    this.network = new Network(world);
+    this.#client = new HttpClient({ url: api.url }, { userAgent: "administrator" });
+    this.transfers = new MemoryNetwork(network);
     this.kubernetes = new Kubernetes(this);
     this.nodes = names.map((name) => new SimulatedNode(name, this, GROUP_BYTES));
   }
@@ -125,19 +149,26 @@ export class ModelCluster implements AsyncDisposable {
   /** Starts a cluster, in a world that runs. */
   static async start(
     world: World,
-    { api, files, kubeconfig }: { api: FakeApiServer; files: MemoryFiles; kubeconfig: string },
+    { network, api, files, kubeconfig }: {
+      readonly network: Network;
+      readonly api: FakeApiServer;
+      readonly files: MemoryFiles;
+      readonly kubeconfig: string;
+    },
   ): Promise<ModelCluster> {
     const names = ["n1", "n2"];
     files.paths = names.flatMap((name) =>
       ["/", "/staging/", "/pods/", "/plugins/", `/plugins/${DRIVER}/`].map((folder) => name + folder)
     );
-    const cluster = new ModelCluster(world, api, files, kubeconfig, names);
+    const cluster = new ModelCluster(world, network, api, files, kubeconfig, names);
     for (const [name, { parameters, volumeBindingMode }] of Object.entries(CLASSES)) {
       cluster.addClass(name, { parameters, volumeBindingMode });
     }
+    api.put(storageClasses, { metadata: { name: "local" }, provisioner: "kubernetes.io/no-provisioner" });
     for (const [name, parameters] of Object.entries(SNAPSHOT_CLASSES)) {
       api.put(volumeSnapshotClasses, { metadata: { name }, driver: DRIVER, parameters });
     }
+    api.put(volumeGroupSnapshotClasses, { metadata: { name: "group" }, driver: DRIVER, parameters: {} });
     for (const name of names) {
       const labels = { [TOPOLOGY_KEY]: name, "kubernetes.io/hostname": name };
       api.put(nodes, {
@@ -202,13 +233,13 @@ export class ModelCluster implements AsyncDisposable {
   addClaim(
     name: string,
     { className, mib, source, ...spec }:
-      & { className: ClassName; mib: number; source?: VolumeSnapshot | PersistentVolumeClaim | undefined }
+      & { className: ClassName | "local"; mib: number; source?: VolumeSnapshot | PersistentVolumeClaim | undefined }
       & Partial<PersistentVolumeClaim["spec"]>,
   ): PersistentVolumeClaim {
     const moment = source === undefined ? undefined : this.#momentOf(source);
-    const passphrase = moment?.passphrase ?? `word of ${name}`;
+    const secret = moment?.secret ?? { passphrase: `word of ${name}` };
     if (className === "locked") {
-      this.api.put(secrets, { metadata: { name, namespace: "default" }, data: { passphrase: btoa(passphrase) } });
+      this.api.put(secrets, { metadata: { name, namespace: "default" }, data: encode(secret) });
     }
     const isSnapshot = source !== undefined && this.moments.has(source.metadata.uid!);
     const claim = this.api.put(persistentVolumeClaims, {
@@ -233,7 +264,7 @@ export class ModelCluster implements AsyncDisposable {
     });
     const uid = claim.metadata.uid!;
     this.contents.addClaim(uid, moment);
-    if (className === "locked") this.passphrases.set(uid, passphrase);
+    if (className === "locked") this.secrets.set(uid, secret);
     if (moment !== undefined && !isSnapshot) this.copies.set(uid, moment);
     return claim;
   }
@@ -241,7 +272,7 @@ export class ModelCluster implements AsyncDisposable {
   /** Returns the moment of a snapshot, or begins that of a copy of a claim. */
   #momentOf({ metadata }: KubeObject): Moment {
     const uid = metadata.uid!;
-    return this.moments.get(uid) ?? this.contents.beginMoment(uid, this.passphrases.get(uid));
+    return this.moments.get(uid) ?? this.contents.beginMoment(uid, this.secrets.get(uid));
   }
 
   /** Adds a snapshot of a claim. */
@@ -260,24 +291,126 @@ export class ModelCluster implements AsyncDisposable {
     this.api.collection(persistentVolumeClaims).patch({ spec: { resources } }, { namespace, name });
   }
 
+  /** Adds a claim that is bound to an LV of somebody else, with data. */
+  async addForeignClaim(name: string, node: SimulatedNode, mib: number): Promise<void> {
+    if (!node.isOn || freeBytes(node.machine.groups[0]!) < BigInt(mib) << 20n) return;
+    const lv = await addForeignLv(node.machine, { group: "data", name: `archive-${name}`, bytes: BigInt(mib) << 20n });
+    lv.content.data = new Set([`archive of ${name}`]);
+    const volume = `pv-${name}`;
+    const claim = this.addClaim(name, { className: "local", mib, volumeMode: "Filesystem", volumeName: volume });
+    const uid = claim.metadata.uid!;
+    this.contents.written(uid, `archive of ${name}`);
+    this.api.put(persistentVolumes, {
+      metadata: { name: volume, finalizers: ["kubernetes.io/pv-protection"] },
+      spec: {
+        accessModes: ["ReadWriteOnce"],
+        capacity: { storage: `${mib}Mi` },
+        storageClassName: "local",
+        volumeMode: "Filesystem",
+        claimRef: { apiVersion: "v1", kind: "PersistentVolumeClaim", namespace: "default", name, uid },
+        local: { path: `/dev/data/archive-${name}`, fsType: "ext4" },
+        nodeAffinity: affinityTo(node.name, "kubernetes.io/hostname"),
+        persistentVolumeReclaimPolicy: "Delete",
+      },
+    });
+  }
+
+  /** Reports whether the volume of a claim is somebody else's. */
+  isForeign(claim: PersistentVolumeClaim): boolean {
+    const volume = this.volumeOf(claim);
+    return claim.spec?.storageClassName === "local" && (volume === undefined || volume.spec?.csi === undefined);
+  }
+
+  /** Imports a claim, as an administrator does, unless the plugin says that it is refused. */
+  async import({ metadata: { namespace, name } }: PersistentVolumeClaim): Promise<void> {
+    try {
+      const sources = await readSources(this.#client, { driver: DRIVER, namespace: namespace!, claimName: name });
+      const { plan, import: object } = await planImport(sources, {
+        ...{ driver: DRIVER, topologyKey: TOPOLOGY_KEY, now: Date.now(), isProvisionerStopped: true },
+        parameterProblem: () => undefined,
+      });
+      this.world.log(`import of ${name}: ${object === undefined ? plan.refusals.join("; ") : "asked for"}`);
+      if (object !== undefined) await this.#client.create(lvmImports, object);
+    } catch (error) {
+      if (!(error instanceof StorageError) && !(error instanceof ApiError)) throw error;
+      this.world.log(`import of ${name}: ${error.message}`);
+    }
+  }
+
+  /** Moves a claim to another node, as an administrator does, unless the plugin says that it is refused. */
+  async move(
+    { metadata: { namespace, name, uid } }: PersistentVolumeClaim,
+    { offline, evict }: { readonly offline: boolean; readonly evict: boolean },
+  ): Promise<void> {
+    const volume = this.volumeOf(this.claim(name)!);
+    const sourceNode = volume && nodeOfVolume(volume, TOPOLOGY_KEY);
+    const target = this.world.pick(this.nodes.filter((node) => node.name !== sourceNode)).name;
+    const request = { driver: DRIVER, namespace: namespace!, claimName: name, targetNode: target, offline };
+    const options = { topologyKey: TOPOLOGY_KEY, parseGroups: parseGroupList, now: Date.now() };
+    try {
+      const { plan, move } = await previewMove(this.#client, request, options);
+      this.world.log(`move of ${name} to ${target}: ${plan.refusal ?? "asked for"}`);
+      if (plan.refusal !== undefined) return;
+      await this.#client.create(lvmMoves, move);
+      if (evict) this.evicted.add(uid!);
+    } catch (error) {
+      if (!(error instanceof StorageError) && !(error instanceof ApiError)) throw error;
+      this.world.log(`move of ${name} to ${target}: ${error.message}`);
+    }
+  }
+
   /** Replaces the passphrase of a claim, unless it was replaced before and is not in use yet, or a copy has the old one. */
   rotate({ metadata }: PersistentVolumeClaim): void {
     const uid = metadata.uid!;
-    const previous = this.passphrases.get(uid);
-    const isCopied = [...this.moments.values(), ...this.copies.values()].some(({ most, passphrase }) => {
-      return most === undefined && passphrase === previous;
-    });
-    if (previous === undefined || isCopied || this.#rotated.has(uid)) return;
-    const passphrase = `${previous}+`;
-    this.passphrases.set(uid, passphrase);
+    const previousPassphrase = this.secrets.get(uid)?.["passphrase"];
+    const groups = [...this.groups.values()].flatMap((group) => [...group.values()]);
+    const moments = [...this.moments.values(), ...this.copies.values(), ...groups];
+    const isCopied = moments.some((moment) => this.contents.isOpen(moment, uid));
+    if (previousPassphrase === undefined || isCopied || this.#rotated.has(uid)) return;
+    const secret = { passphrase: `${previousPassphrase}+`, previousPassphrase };
+    this.secrets.set(uid, secret);
     this.#rotated.add(uid);
-    const data = { passphrase: btoa(passphrase), previousPassphrase: btoa(previous) };
-    this.api.collection(secrets).patch({ data }, { namespace: "default", name: metadata.name });
+    this.api.collection(secrets).patch({ data: encode(secret) }, { namespace: "default", name: metadata.name });
   }
 
   /** Called when a volume was published with a passphrase. */
   onPublished(claimUid: string, passphrase: string | undefined): void {
-    if (passphrase === this.passphrases.get(claimUid) && this.#rotated.delete(claimUid)) count("rotation");
+    if (passphrase === this.secrets.get(claimUid)?.["passphrase"] && this.#rotated.delete(claimUid)) count("rotation");
+  }
+
+  /** Adds a group snapshot of claims. */
+  addGroupSnapshot(name: string, claims: readonly PersistentVolumeClaim[]): void {
+    const group = this.api.put(volumeGroupSnapshots, {
+      metadata: { name, namespace: "default", finalizers: ["group"] },
+      spec: { claims: claims.map(({ metadata }) => metadata.name) },
+    } as FullGroupSnapshot);
+    const moments = new Map(claims.map((claim) => [claim.metadata.uid!, this.#momentOf(claim)]));
+    for (const moment of moments.values()) moment.group = [...moments.values()];
+    this.groups.set(group.metadata.uid!, moments);
+  }
+
+  /** Called when a group snapshot was taken, with the claim and the VolumeSnapshot of each of its snapshots. */
+  readonly onGroupReady = (group: string, claim: string, snapshot: string): void => {
+    const moment = this.groups.get(group)!.get(claim)!;
+    this.contents.endMoment(moment);
+    this.moments.set(snapshot, moment);
+    count("snapshot in a group");
+  };
+
+  /** Deletes a group snapshot. */
+  deleteGroupSnapshot({ metadata: { namespace, name } }: VolumeGroupSnapshot): void {
+    this.api.collection(volumeGroupSnapshots).delete({ namespace, name });
+  }
+
+  /** Forgets a node without power, as an administrator does. */
+  async forget(node: SimulatedNode): Promise<void> {
+    if (node.isOn) return;
+    const recorder = new EventRecorder(this.#client, { component: DRIVER, instance: "administrator" });
+    const objects = await readNodeObjects(this.#client, { driver: DRIVER, nodeName: node.name });
+    await forget(this.#client, objects, { events: recorder, reason: "it is dead", now: new Date() });
+    await recorder.stop(1_000);
+    node.wasForgotten = true;
+    count("node forgotten");
   }
 
   /** Deletes a snapshot. */
@@ -413,27 +546,45 @@ export class ModelCluster implements AsyncDisposable {
     this.#read(pod);
     const token = this.contents.nextWrite(pod.claimUid, pod.claim);
     if (token === undefined) return;
-    const { group } = ownerOf(node.machine, lv);
-    const place = ["bs=4096", `seek=${100 + token.number * 17}`, "count=1"];
+    const { group, lv: own } = ownerOf(node.machine, lv);
+    this.#requireOnlyMount(pod, node, own);
+    const chunks = Number(lv.size >> 12n) - 101;
+    const place = ["bs=4096", `seek=${100 + token.number * 17 % chunks}`, "count=1"];
     const args = [`if=${token.text}`, `of=${devicePath(group, lv)}`, ...place];
     const { code, stderr } = await node.machine.run({ program: "dd", args, mutates: true });
     if (code === 0) this.contents.written(pod.claimUid, token.text);
     else this.world.log(`pod ${pod.name} cannot write: ${stderr}`);
   }
 
-  /** Checks the content of all volumes that are not in use. */
+  /** Requires that no other node has a volume mounted that a pod writes to. */
+  #requireOnlyMount(pod: Pod, node: SimulatedNode, { tags }: FakeLv): void {
+    const tag = [...tags].find((one) => one.startsWith(VOLUME));
+    for (const { name, machine } of this.nodes.filter((other) => other !== node)) {
+      const mount = machine.mounts.find(({ lv }) =>
+        lv !== undefined && tag !== undefined && ownerOf(machine, lv).lv.tags.has(tag)
+      );
+      if (mount !== undefined) {
+        throw new Error(`pod ${pod.name} writes on ${node.name}, and ${name} has ${mount.target} mounted`);
+      }
+    }
+  }
+
+  /** Checks the content of all volumes of claims. */
   checkContents(): void {
     for (const claim of this.api.objects(persistentVolumeClaims)) {
-      if (claim.status?.phase !== "Bound" || claim.metadata.deletionTimestamp !== undefined) continue;
+      const { metadata: { name, uid, deletionTimestamp }, status } = claim;
+      if (status?.phase !== "Bound" || deletionTimestamp !== undefined) continue;
       const volume = this.volumeOf(claim);
-      if (volume === undefined) {
-        throw new Error(`claim ${claim.metadata.name} is Bound, and its PersistentVolume is gone`);
-      }
-      const tag = VOLUME + volume.spec!.csi!.volumeHandle;
-      const lvs = this.nodes.flatMap(({ machine }) => machine.allLvs()).filter(({ lv }) => lv.tags.has(tag));
-      assertEquals(lvs.length, 1, `claim ${claim.metadata.name} has ${lvs.length} LVs`);
-      const { data } = contentOf(lvs[0]!.lv);
-      this.contents.observe(claim.metadata.uid!, data, `claim ${claim.metadata.name}`);
+      const handovers = [...this.api.objects(lvmMoves), ...this.api.objects(lvmImports)] as Handover[];
+      const isMoving = handovers.some((self) => self.spec.claim.uid === uid && !isFinished(self));
+      if (volume === undefined && isMoving) continue;
+      if (volume === undefined) throw new Error(`claim ${name} is Bound, and its PersistentVolume is gone`);
+      const { csi } = volume.spec!;
+      const isOfClaim = ({ tags, name: lvName }: FakeLv) =>
+        csi === undefined ? lvName === `archive-${name}` : tags.has(VOLUME + csi.volumeHandle);
+      const lvs = this.nodes.flatMap(({ machine }) => machine.allLvs()).filter(({ lv }) => isOfClaim(lv));
+      if (!isMoving) assertEquals(lvs.length, 1, `claim ${name} has ${lvs.length} LVs`);
+      if (lvs.length === 1) this.contents.observe(uid!, contentOf(lvs[0]!.lv).data, `claim ${name}`);
     }
   }
 
@@ -448,15 +599,15 @@ export class ModelCluster implements AsyncDisposable {
     });
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    this.network[Symbol.dispose]();
-    return Promise.resolve();
-  }
-
   /** Returns the last events, in words. */
   lastEvents(count = 8): string {
     return this.api.objects(events).slice(-count).map(({ involvedObject, reason, message }) =>
       `${involvedObject?.kind} ${involvedObject?.name}: ${reason}: ${message}`
     ).join("\n");
   }
+}
+
+/** Returns what a secret has, as the API has it. */
+function encode(secret: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(secret).map(([key, value]) => [key, btoa(value)]));
 }

@@ -23,6 +23,8 @@ export type Deed =
   | { readonly do: "end pod"; readonly pod: Which }
   | { readonly do: "snapshot"; readonly claim: Which; readonly class: SnapshotClassName }
   | { readonly do: "delete snapshot"; readonly snapshot: Which }
+  | { readonly do: "group snapshot"; readonly claims: readonly Which[] }
+  | { readonly do: "delete group snapshot"; readonly group: Which }
   | {
     readonly do: "restore" | "clone";
     readonly from: Which;
@@ -32,10 +34,16 @@ export type Deed =
   }
   | { readonly do: "grow"; readonly claim: Which; readonly mib: number }
   | { readonly do: "rotate key"; readonly claim: Which }
+  | { readonly do: "move"; readonly claim: Which; readonly offline: boolean; readonly evict: boolean }
+  | { readonly do: "undo move"; readonly move: Which }
+  | { readonly do: "foreign claim"; readonly node: Which; readonly mib: number }
+  | { readonly do: "import"; readonly claim: Which }
+  | { readonly do: "finish import" | "undo import"; readonly import: Which }
   | { readonly do: "delete claim"; readonly claim: Which }
   | { readonly do: "kill agent" | "restart agent"; readonly node: Which; readonly forMs: number }
   | { readonly do: "kill controller" | "restart controller"; readonly forMs: number }
   | { readonly do: "power off"; readonly node: Which; readonly forMs: number }
+  | { readonly do: "forget node"; readonly node: Which }
   | { readonly do: "cut"; readonly who: Which; readonly how: Cut; readonly forMs: number }
   | { readonly do: "pause"; readonly who: Which; readonly forMs: number }
   | { readonly do: "forget history" };
@@ -101,6 +109,14 @@ const wishes: fc.Arbitrary<Deed> = fc.oneof(
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("delete snapshot"), snapshot: which }) },
   {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant("group snapshot"),
+      claims: fc.array(which, { minLength: 1, maxLength: 3 }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("delete group snapshot"), group: which }) },
+  {
     weight: 5,
     arbitrary: fc.record({
       do: fc.constantFrom("restore", "clone"),
@@ -112,6 +128,17 @@ const wishes: fc.Arbitrary<Deed> = fc.oneof(
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant("grow"), claim: which, mib: fc.constantFrom(4, 30, 100) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("rotate key"), claim: which }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({ do: fc.constant("move"), claim: which, offline: fc.boolean(), evict: fc.boolean() }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("undo move"), move: which }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant("foreign claim"), node: which, mib: fc.constantFrom(20, 40) }),
+  },
+  { weight: 2, arbitrary: fc.record({ do: fc.constant("import"), claim: which }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("finish import", "undo import"), import: which }) },
 );
 
 /** What fails. */
@@ -125,6 +152,7 @@ const faults: fc.Arbitrary<Deed> = fc.oneof(
     arbitrary: fc.record({ do: fc.constantFrom("kill controller", "restart controller"), forMs: faultMs }),
   },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("power off"), node: which, forMs: faultMs }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("forget node"), node: which }) },
   {
     weight: 3,
     arbitrary: fc.record({

@@ -12,14 +12,21 @@ import {
   type Resource,
   storageClasses,
 } from "../../k8s/api/objects.ts";
-import { volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
+import {
+  volumeGroupSnapshotContents,
+  volumeGroupSnapshots,
+  volumeSnapshotContents,
+  volumeSnapshots,
+} from "../../k8s/api/snapshot_objects.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
+import { isFinished } from "../../k8s/handover/handover.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { nodeOfVolume } from "../../k8s/handover/persistent_volume.ts";
 import { SELECTED_NODE_ANNOTATION } from "../../k8s/provisioner/claim.ts";
 import { TOPOLOGY_KEY } from "../fake/cluster/control_plane.ts";
 import type { ModelCluster } from "./cluster.ts";
 import type { Pod } from "./pod.ts";
-import { controlSnapshots, isBeingSnapshotted } from "./snapshots.ts";
+import { controlGroups, controlSnapshots, isBeingSnapshotted } from "./snapshots.ts";
 import type { Process } from "./world.ts";
 
 /** The finalizer of claims that pods use. */
@@ -38,7 +45,15 @@ export class Kubernetes {
     this.#cluster = cluster;
     this.#process = cluster.world.process("kubernetes");
     const kinds: Resource[] = [persistentVolumeClaims, persistentVolumes, csiStorageCapacities];
-    for (const resource of [...kinds, volumeSnapshots, volumeSnapshotContents]) {
+    for (
+      const resource of [
+        ...kinds,
+        volumeSnapshots,
+        volumeSnapshotContents,
+        volumeGroupSnapshots,
+        volumeGroupSnapshotContents,
+      ]
+    ) {
       cluster.api.collection(resource).listeners.add(() => this.wake());
     }
     const look = () => {
@@ -58,8 +73,10 @@ export class Kubernetes {
         this.#isAwake = false;
         if (this.#cluster.network.cutOf(this.#process) !== undefined) return this.wake();
         this.#releaseClaims();
+        controlGroups(this.#cluster);
         controlSnapshots(this.#cluster);
         this.#endCopies();
+        this.#evict();
         for (const pod of this.#cluster.pods) this.#schedule(pod);
       }, 50 + world.random() * 500)
     );
@@ -86,9 +103,24 @@ export class Kubernetes {
     }
   }
 
+  /** Evicts the pods of claims that are moved, as the plugin does; most are replaced at once. */
+  #evict(): void {
+    const { api, evicted, pods, world } = this.#cluster;
+    for (const { spec, status } of api.objects(lvmMoves).filter((move) => !isFinished(move))) {
+      const { uid, name } = spec.claim;
+      const claim = this.#cluster.claim(name);
+      if (!evicted.has(uid) || status?.state !== "Holding" || claim === undefined) continue;
+      for (const pod of pods.filter((pod) => pod.claimUid === uid && pod.node === spec.sourceNode && !pod.isDeleted)) {
+        this.#cluster.deletePod(pod);
+        if (world.random() < 0.7) this.#cluster.addPod(`${pod.name}e`, claim);
+      }
+    }
+  }
+
   #schedule(pod: Pod): void {
-    if (pod.node !== undefined || pod.isGone) return;
+    if (pod.isGone) return;
     const { api, nodes } = this.#cluster;
+    if (pod.node !== undefined) return this.#replaceStranded(pod);
     if (pod.isDeleted) {
       pod.isGone = true;
       return this.wake();
@@ -101,6 +133,18 @@ export class Kubernetes {
     if (node === undefined || !node.isOn) return;
     pod.node = node.name;
     node.kubelet!.add(pod);
+  }
+
+  /** Replaces a pod that waits where its volume is not any more, as somebody has to do. */
+  #replaceStranded(pod: Pod): void {
+    const { api, world } = this.#cluster;
+    const claim = api.objects(persistentVolumeClaims).find(({ metadata }) => metadata.uid === pod.claimUid);
+    const volume = api.objects(persistentVolumes).find(({ metadata }) => metadata.name === claim?.spec?.volumeName);
+    if (pod.isRunning || pod.isDeleted || claim?.status?.phase !== "Bound" || volume?.status?.phase !== "Bound") return;
+    if (nodeOfVolume(volume, TOPOLOGY_KEY) === pod.node) return;
+    world.log(`pod ${pod.name} is stranded on ${pod.node}`);
+    this.#cluster.deletePod(pod);
+    this.#cluster.addPod(`${pod.name}x`, claim);
   }
 
   /** Chooses a node for a claim that waits for its first consumer. */

@@ -104,6 +104,8 @@ export class SimulatedNode {
   readonly machine: FakeMachine;
   /** Whether it has power. */
   isOn = true;
+  /** Whether somebody has forgotten it while it had none: what was deleted meanwhile is left on it. */
+  wasForgotten = false;
   /** The directory of its kubelet. */
   readonly directory: string;
   agent: Agent | undefined;
@@ -112,6 +114,10 @@ export class SimulatedNode {
   constructor(readonly name: string, readonly cluster: ModelCluster, bytes: bigint) {
     this.machine = machineWith({ data: bytes });
     this.directory = `${cluster.files.folder}/${name}`;
+  }
+
+  get #address(): string {
+    return `10.0.0.${this.cluster.nodes.indexOf(this) + 1}`;
   }
 
   /** Starts its kubelet. */
@@ -129,11 +135,13 @@ export class SimulatedNode {
     const flags = flagsOf(
       ...["node", "--kubeconfig", kubeconfig, "--node-name", this.name, "--kubelet-dir", this.directory],
       ...["--namespace", NAMESPACE, "--http-address", "off", "--disable-registration"],
+      ...["--transfer-address", `${this.#address}:9000`, "--transfer-advertise", this.#address],
     );
     const started = world.untilAction(process);
     const ended = process.run(() =>
       runNode(flags, end.signal, {
         createExec: () => exec,
+        network: this.cluster.transfers,
         serveServices: (path, services) => {
           agent.services = services;
           return Promise.resolve({

@@ -6,24 +6,38 @@
  */
 
 import { defined } from "../../base/defined.ts";
+import { isFinished } from "../../k8s/handover/handover.ts";
+import { lvmImports } from "../../k8s/handover/imports.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
   events,
+  type KubeObject,
+  type PersistentVolume,
   type PersistentVolumeClaim,
   persistentVolumeClaims,
   persistentVolumes,
   type Resource,
 } from "../../k8s/api/objects.ts";
+import { isPendingCloneOf } from "../../k8s/provisioner/cloning_protection.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
-import { type VolumeSnapshot, volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
+import {
+  type VolumeGroupSnapshot,
+  volumeGroupSnapshotContents,
+  volumeGroupSnapshots,
+  type VolumeSnapshot,
+  volumeSnapshotContents,
+  volumeSnapshots,
+} from "../../k8s/api/snapshot_objects.ts";
 import { needsExpansion } from "../../k8s/resizer/resize_plan.ts";
 import { kubeconfigOf } from "../fake/cluster/kubeconfig.ts";
 import { freeBytes } from "../fake/machine/pvs.ts";
-import { FakeMachine } from "../fake/machine/machine.ts";
+import { type FakeLv, FakeMachine } from "../fake/machine/machine.ts";
 import { MemoryFiles } from "../fake/machine/memory_files.ts";
 import { ModelCluster } from "./cluster.ts";
 import type { History, Step } from "./history.ts";
-import { type FullSnapshot, isBeingSnapshotted } from "./snapshots.ts";
+import { Network } from "./network.ts";
+import { type FullSnapshot, GROUP_LABEL, isBeingSnapshotted } from "./snapshots.ts";
 import { World } from "./world.ts";
 
 /** The time in which all that waits comes to its end when nothing fails any more, in milliseconds. */
@@ -40,9 +54,10 @@ export async function play(history: History, { onLog }: { onLog?: (line: string)
     await Deno.writeTextFile(kubeconfig, kubeconfigOf({ server: api.url }));
     using files = new MemoryFiles();
     using world = new World(1);
+    using network = new Network(world);
     world.onLog = onLog;
     await world.run(async () => {
-      await using cluster = await ModelCluster.start(world, { api, files, kubeconfig });
+      const cluster = await ModelCluster.start(world, { network, api, files, kubeconfig });
       const player = new Player(cluster);
       for (const step of history) await player.play(step);
       await player.heal();
@@ -95,18 +110,30 @@ class Player {
         return claim && cluster.deleteClaim(claim);
       }
       case "snapshot": {
-        const claim = oneOf(this.#claims(), step.claim);
+        const claim = oneOf(this.#claims().filter((claim) => !cluster.isForeign(claim)), step.claim);
         return claim && cluster.addSnapshot(`s${++this.#count}`, claim, step.class);
       }
       case "delete snapshot": {
-        const snapshot = oneOf(this.#snapshots(), step.snapshot);
+        const alone = this.#snapshots().filter(({ metadata }) => metadata.labels?.[GROUP_LABEL] === undefined);
+        const snapshot = oneOf(alone, step.snapshot);
         return snapshot && cluster.deleteSnapshot(snapshot);
       }
+      case "group snapshot": {
+        const bound = this.#claims().filter((claim) => claim.status?.phase === "Bound" && !cluster.isForeign(claim));
+        const claims = new Set(step.claims.map((claim) => oneOf(bound, claim)).filter((claim) => claim !== undefined));
+        return claims.size > 0 ? cluster.addGroupSnapshot(`g${++this.#count}`, [...claims]) : undefined;
+      }
+      case "delete group snapshot": {
+        const group = oneOf(this.#groups(), step.group);
+        return group && cluster.deleteGroupSnapshot(group);
+      }
+      case "forget node":
+        return await cluster.forget(oneOf(nodes, step.node)!);
       case "restore":
       case "clone": {
         const snapshot = step.do === "restore" ? oneOf(this.#snapshots(), step.from) : undefined;
         const origin = snapshot === undefined
-          ? oneOf(this.#claims(), step.from)
+          ? oneOf(this.#claims().filter((claim) => !cluster.isForeign(claim)), step.from)
           : cluster.claim((snapshot as FullSnapshot).spec.source.persistentVolumeClaimName);
         if (origin?.spec === undefined || (step.do === "restore" && snapshot === undefined)) return;
         const { storageClassName, volumeMode } = origin.spec;
@@ -125,10 +152,32 @@ class Player {
       }
       case "rotate key": {
         const claim = oneOf(
-          this.#claims().filter(({ metadata }) => cluster.passphrases.has(metadata.uid!)),
+          this.#claims().filter(({ metadata }) => cluster.secrets.has(metadata.uid!)),
           step.claim,
         );
         return claim && cluster.rotate(claim);
+      }
+      case "move": {
+        const claim = oneOf(this.#claims(), step.claim);
+        return claim && await cluster.move(claim, step);
+      }
+      case "undo move": {
+        const move = oneOf(cluster.api.objects(lvmMoves).filter((move) => !isFinished(move)), step.move);
+        return move && void cluster.api.collection(lvmMoves).delete({ name: move.metadata.name, namespace: undefined });
+      }
+      case "foreign claim":
+        return await cluster.addForeignClaim(`c${++this.#count}`, oneOf(nodes, step.node)!, step.mib);
+      case "import": {
+        const claim = oneOf(this.#claims().filter((claim) => cluster.isForeign(claim)), step.claim);
+        return claim && await cluster.import(claim);
+      }
+      case "finish import":
+      case "undo import": {
+        const self = oneOf(cluster.api.objects(lvmImports).filter((self) => !isFinished(self)), step.import);
+        if (self === undefined) return;
+        const at = { name: self.metadata.name, namespace: undefined };
+        const imports = cluster.api.collection(lvmImports);
+        return void (step.do === "undo import" ? imports.delete(at) : imports.patch({ spec: { finish: true } }, at));
       }
       case "kill agent": {
         const node = oneOf(nodes, step.node)!;
@@ -194,6 +243,11 @@ class Player {
     return api.objects(volumeSnapshots).filter(({ metadata }) => metadata.deletionTimestamp === undefined);
   }
 
+  #groups(): VolumeGroupSnapshot[] {
+    const { api } = this.#cluster;
+    return api.objects(volumeGroupSnapshots).filter(({ metadata }) => metadata.deletionTimestamp === undefined);
+  }
+
   /** Ends all faults. */
   async heal(): Promise<void> {
     this.#world.log("HEAL");
@@ -226,7 +280,9 @@ class Player {
       if (pod.isGone) return [];
       if (pod.isDeleted) return [`${on} is not gone: ${pod.waitsFor}`];
       const claim = api.objects(persistentVolumeClaims).find(({ metadata }) => metadata.uid === pod.claimUid);
-      const mayRun = claim?.status?.phase === "Bound" && claim.metadata.deletionTimestamp === undefined;
+      const isMoving = api.objects(lvmMoves).some((move) => move.spec.claim.uid === pod.claimUid && !isFinished(move));
+      if (claim === undefined || this.#cluster.isForeign(claim)) return [];
+      const mayRun = claim?.status?.phase === "Bound" && claim.metadata.deletionTimestamp === undefined && !isMoving;
       return mayRun && !pod.isRunning ? [`${on} is not running: ${pod.waitsFor}`] : [];
     });
     const snapshots = this.#snapshots().flatMap(({ metadata: { name }, status }) => {
@@ -236,8 +292,22 @@ class Player {
       if (content === undefined || status?.readyToUse || content.status?.error !== undefined) return [];
       return [`snapshot ${name} is not ready, and nothing says why`];
     });
+    const groups = api.objects(volumeGroupSnapshotContents).flatMap(({ metadata, status }) => {
+      const isWaiting = metadata.deletionTimestamp === undefined && !status?.readyToUse && status?.error === undefined;
+      return isWaiting ? [`group snapshot ${metadata.name} is not ready, and nothing says why`] : [];
+    });
     const claims = api.objects(persistentVolumeClaims).flatMap((claim) => this.#whyUnsettled(claim) ?? []);
-    return [...claims, ...waiting, ...snapshots];
+    const moves = api.objects(lvmMoves).flatMap((move) => {
+      const { name, uid } = move.spec.claim;
+      const isUsed = pods.some((pod) => pod.claimUid === uid && !pod.isGone && pod.node !== undefined);
+      return isFinished(move) || isUsed ? [] : [`the move of ${name} is ${JSON.stringify(move.status)}`];
+    });
+    const imports = api.objects(lvmImports).flatMap(({ spec: { claim }, status }) => {
+      const isBlocked = /^it cannot be returned: |was moved to node|not moved any more/.test(status?.message ?? "");
+      const isResting = ["Imported", "Complete", "Failed"].includes(status?.state ?? "") || isBlocked;
+      return isResting ? [] : [`the import of ${claim.name} is ${JSON.stringify(status)}`];
+    });
+    return [...claims, ...waiting, ...snapshots, ...groups, ...moves, ...imports];
   }
 
   /** Returns why a claim waits, and may not. */
@@ -246,7 +316,8 @@ class Player {
     const { metadata: { name, uid, deletionTimestamp }, spec, status } = claim;
     const usedBy = pods.filter((pod) => pod.claimUid === uid && !pod.isGone);
     if (deletionTimestamp !== undefined) {
-      const isKept = usedBy.length > 0 || isBeingSnapshotted(this.#cluster, name);
+      const isCloned = api.objects(persistentVolumeClaims).some((other) => isPendingCloneOf(other, claim));
+      const isKept = usedBy.length > 0 || isBeingSnapshotted(this.#cluster, name) || isCloned;
       return isKept ? undefined : `claim ${name} is still being deleted`;
     }
     const warned = (reason: RegExp) =>
@@ -276,7 +347,13 @@ class Player {
     this.#world.log("CLEAN UP");
     for (const pod of cluster.pods.filter(({ isDeleted }) => !isDeleted)) cluster.deletePod(pod);
     for (const claim of this.#claims()) cluster.deleteClaim(claim);
+    for (const group of this.#groups()) cluster.deleteGroupSnapshot(group);
     for (const snapshot of this.#snapshots()) cluster.deleteSnapshot(snapshot);
+    for (const resource of [lvmMoves, lvmImports] as Resource[]) {
+      for (const { metadata: { name } } of cluster.api.objects(resource)) {
+        cluster.api.collection(resource).delete({ name, namespace: undefined });
+      }
+    }
     await cluster.until(
       () => this.#left().length === 0,
       () => `${this.#left().join("; ")}\n${cluster.lastEvents()}`,
@@ -287,17 +364,31 @@ class Player {
   #left(): string[] {
     const { api, nodes } = this.#cluster;
     const kinds: Resource[] = [persistentVolumeClaims, persistentVolumes, lvmVolumes, lvmSnapshots];
-    kinds.push(volumeSnapshots, volumeSnapshotContents);
+    kinds.push(volumeSnapshots, volumeSnapshotContents, volumeGroupSnapshots, volumeGroupSnapshotContents);
+    kinds.push(lvmMoves, lvmImports);
+    const isOurs = (object: KubeObject) => object.metadata.name.startsWith("pv-c") === false || hasCsi(object);
     const objects = kinds.flatMap((resource) =>
-      api.objects(resource).map(({ metadata: { name } }) => `${resource.kind} ${name}`)
+      api.objects(resource).filter(isOurs).map(({ metadata: { name } }) => `${resource.kind} ${name}`)
     );
-    const machines = nodes.flatMap(({ name, machine }) => [
-      ...machine.allLvs().filter(({ lv }) => lv.thinPool === undefined).map(({ lv }) => `LV ${lv.name} on ${name}`),
+    const machines = nodes.filter(({ wasForgotten }) => !wasForgotten).flatMap(({ name, machine }) => [
+      ...machine.allLvs().filter(({ lv }) => lv.thinPool === undefined && !isForeign(lv)).map(({ lv }) =>
+        `LV ${lv.name} on ${name}`
+      ),
       ...machine.groups.flatMap(({ tags }) => [...tags].map((tag) => `tag ${tag} on ${name}`)),
       ...machine.mounts.slice(new FakeMachine().mounts.length).map(({ target }) => `mount ${target} on ${name}`),
     ]);
     return [...objects, ...machines];
   }
+}
+
+/** Reports whether a PersistentVolume is not somebody else's. */
+function hasCsi(object: KubeObject): boolean {
+  return (object as PersistentVolume).spec?.csi !== undefined;
+}
+
+/** Reports whether an LV is somebody else's, or is again. */
+function isForeign({ name, tags }: FakeLv): boolean {
+  return name.startsWith("archive-") && tags.size === 0;
 }
 
 /** Returns one of several things. */
