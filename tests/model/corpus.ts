@@ -15,6 +15,7 @@ export interface KeptHistory {
 }
 
 const CORPUS = new URL("corpus", import.meta.url).pathname;
+const FOUND = new URL("../../dist/histories", import.meta.url).pathname;
 
 /** Reads a kept history. */
 export function readHistory(file: string): KeptHistory {
@@ -29,11 +30,13 @@ export function keptHistories(): (KeptHistory & { readonly file: string })[] {
   }));
 }
 
-/** Keeps a history. @returns its path */
-export function keepHistory(name: string, { reason, history }: KeptHistory): string {
-  const file = join(CORPUS, `${name}.json`);
+/** Writes a history, outside of what is committed. @returns the path, and the text */
+export function writeHistory(name: string, { reason, history }: KeptHistory): { file: string; text: string } {
+  const file = join(FOUND, `${name}.json`);
   const fields = (step: object) => Object.entries(step).map(([key, value]) => `"${key}": ${JSON.stringify(value)}`);
   const steps = history.map((step) => `    { ${fields(step).join(", ")} }`).join(",\n"); // as deno fmt has it
-  Deno.writeTextFileSync(file, `{\n  "reason": ${JSON.stringify(reason)},\n  "history": [\n${steps}\n  ]\n}\n`);
-  return file;
+  const text = `{\n  "reason": ${JSON.stringify(reason)},\n  "history": [\n${steps}\n  ]\n}\n`;
+  Deno.mkdirSync(FOUND, { recursive: true });
+  Deno.writeTextFileSync(file, text);
+  return { file, text };
 }

@@ -8,20 +8,20 @@ import { parseArgs } from "@std/cli/parse-args";
 import fc from "fast-check";
 import { RecordedRun } from "../record/record.ts";
 import { histories, type History } from "./history.ts";
-import { keepHistory, keptHistories, readHistory } from "./corpus.ts";
+import { keptHistories, readHistory, writeHistory } from "./corpus.ts";
 import { tallyText } from "./tally.ts";
 import { play } from "./play.ts";
 
 const HELP = `Usage: deno task test:model [-- [flags]]
 
 Plays kept histories, and then random ones, over whole clusters in this process: claims, pods, deaths, outages. A
-small model says what a user may see. A history that fails is made small, printed, and written to
-tests/model/corpus/, from where "deno task test" repeats it.
+small model says what a user may see. A history that fails is made small, printed, and written to dist/histories/.
+In tests/model/corpus/, it is repeated by "deno task test".
 
   --time TIME     The time for random histories, such as 90s, 3m or 8h (default 3m)
   --seed NUMBER   The seed of the first random history (default: by chance, and printed)
   --shrink TIME   The time in which a history that fails is made small (default 3m)
-  --keep-going    Go on after a history that fails; what fails in the same way is not kept again
+  --keep-going    Go on after a history that fails; what fails in the same way is not printed again
   --play FILE     Play one kept history, and print what happens
   -h, --help      Show this help`;
 
@@ -86,9 +86,10 @@ async function main(): Promise<number> {
   const run = await RecordedRun.begin();
   const known = new Set<string>();
   let [passed, failed] = [0, 0];
-  const fail = (error: unknown, file: string) => {
+  const fail = (error: unknown, file: string, text = "") => {
     failed++;
-    console.log(`${describe(error)}\n  history: ${file}\n  repeat: deno task test:model -- --play ${file}`);
+    // between two lines of `deno test`, for .ci/run
+    console.log(` ERRORS\n${describe(error)}\n${text} FAILURES\n  repeat: deno task test:model -- --play ${file}`);
   };
   for (const { history, file } of keptHistories()) {
     await play(history).then(() => passed++, (error) => fail(error, file));
@@ -103,7 +104,8 @@ async function main(): Promise<number> {
     else {
       known.add(kindOf(finding.error));
       const reason = String(finding.error).split("\n")[0]!.slice(0, 300);
-      fail(finding.error, keepHistory(`seed-${next}`, { reason, history: finding.history }));
+      const { file, text } = writeHistory(`seed-${next}`, { reason, history: finding.history });
+      fail(finding.error, file, text);
     }
     if ((next - seed) % 100 === 99) console.log(`${passed} passed, ${failed} failed`);
   }
