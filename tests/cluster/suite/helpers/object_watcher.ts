@@ -207,7 +207,7 @@ export class ObjectWatcher {
 function describe(object: KubeObject | undefined): string {
   if (object === undefined) return "it is not there";
   const { status, metadata: { deletionTimestamp, finalizers } } = object as KubeObject & { status?: unknown };
-  return JSON.stringify({ deletionTimestamp, finalizers, status });
+  return JSON.stringify({ status, deletionTimestamp, finalizers });
 }
 
 function formatEvents(events: readonly Event[]): string {
