@@ -5,6 +5,7 @@
  */
 
 import { parseArgs } from "@std/cli/parse-args";
+import { basename, join } from "@std/path";
 import { RecordedRun } from "../record/record.ts";
 import { ensureChromium } from "../browser/install.ts";
 import { Cluster } from "../rig/cluster.ts";
@@ -51,6 +52,9 @@ const HELP = `Usage: deno task test:cluster [--full] [--keep | --use] [--kuberne
 `;
 
 const SUITE = new URL("suite/", import.meta.url);
+
+/** Where the logs of a failed run are kept. */
+const LOGS = new URL("../../dist/logs/", import.meta.url).pathname;
 
 /**
  * Reports whether a suite needs the cluster for itself: it kills and disconnects processes, or checks what other suites
@@ -188,11 +192,15 @@ async function runSuites(
   return passed;
 }
 
-/** Prints the ends of the logs, after a failure. */
+/** Keeps the logs of the driver, and prints their ends, after a failure. */
 async function printLogs({ controlPlane, nodes }: Cluster): Promise<void> {
+  await Deno.mkdir(LOGS, { recursive: true });
   for (const workload of ["deployment/denolith-controller", "daemonset/denolith-node"]) {
-    const args = ["--namespace", "denolith-system", "logs", workload, "--tail=40"];
-    log(`== ${workload}\n${await controlPlane.kubectl(args).catch((error) => String(error))}`);
+    const args = ["--namespace", "denolith-system", "logs", workload, "--all-pods", "--prefix"];
+    const text = await controlPlane.kubectl(args).catch((error) => String(error));
+    const file = join(LOGS, `${basename(workload)}.log`);
+    await Deno.writeTextFile(file, text);
+    log(`== ${workload}; all of it is in ${file}\n${text.split("\n").slice(-40).join("\n")}`);
   }
   for (const node of nodes) log(await node.logs(40));
 }
