@@ -479,10 +479,10 @@ export class ModelCluster {
       ...["controller", "--kubeconfig", this.kubeconfig, "--identity", `c${this.#controllers}`],
       ...["--http-address", "off", "--namespace", NAMESPACE, "--endpoint", "unix:///memory/csi.sock"],
     );
-    const started = world.untilAction(process);
+    const started = world.untilAction(process, end.signal);
     const ended = process.run(() =>
       runController(flags, end.signal, undefined, (path) => {
-        void world.untilAction(process); // it reads its kubeconfig again
+        void world.untilAction(process, end.signal); // it reads its kubeconfig again
         return Promise.resolve({ path, close: () => Promise.resolve(true) });
       })
     );

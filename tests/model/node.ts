@@ -137,7 +137,7 @@ export class SimulatedNode {
       ...["--namespace", NAMESPACE, "--http-address", "off", "--disable-registration"],
       ...["--transfer-address", `${this.#address}:9000`, "--transfer-advertise", this.#address],
     );
-    const started = world.untilAction(process);
+    const started = world.untilAction(process, end.signal);
     const ended = process.run(() =>
       runNode(flags, end.signal, {
         createExec: () => exec,

@@ -231,9 +231,9 @@ export class World implements Disposable {
 
   /**
    * Stops the world until a process does something that can be seen: it imports modules and reads its kubeconfig, which takes
-   * time of this machine.
+   * time of this machine. One that is asked to end may do nothing any more.
    */
-  untilAction(process: Process): Promise<void> {
+  untilAction(process: Process, end: AbortSignal): Promise<void> {
     const release = this.hold();
     const { promise, resolve } = Promise.withResolvers<void>();
     process.onAction = () => {
@@ -241,6 +241,8 @@ export class World implements Disposable {
       release();
       resolve();
     };
+    if (end.aborted) process.onAction();
+    end.addEventListener("abort", process.onAction);
     return promise;
   }
 
@@ -253,15 +255,15 @@ export class World implements Disposable {
   async run<T>(body: () => Promise<T>): Promise<T> {
     const deadline = cpuMs() + MAX_CPU_MS;
     let outcome: { value: T } | { error: unknown } | undefined;
-    let tasks = 0;
+    let turns = 0;
     this.root.run(body).then((value) => outcome = { value }, (error) => outcome = { error });
     while (outcome === undefined) {
       await new Promise<void>((resolve) => setImmediate(resolve));
       if (this.#failure !== undefined) throw this.#failure;
-      if (outcome !== undefined || this.#holds > 0) continue;
-      if (tasks++ % 1_000 === 0 && cpuMs() > deadline) {
-        throw new Error("the run takes too long: something is done again and again");
+      if (turns++ % 1_000 === 0 && cpuMs() > deadline) {
+        throw new Error("the run takes too long: something is done again and again, or never");
       }
+      if (outcome !== undefined || this.#holds > 0) continue;
       const task = this.#next();
       if (task === undefined) throw new Error("nothing happens any more");
       task();
