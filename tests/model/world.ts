@@ -66,7 +66,6 @@ export function currentProcess(): Process | undefined {
   return current.getStore();
 }
 
-const KEY_PAIR = await crypto.subtle.generateKey({ name: "ECDSA", namedCurve: "P-256" }, true, ["sign", "verify"]);
 const { setTimeout, clearTimeout, setImmediate, Date: RealDate } = globalThis;
 const { random } = Math;
 const now = performance.now.bind(performance);
@@ -114,8 +113,11 @@ function install(): void {
   // what takes a thread of its own ends at another moment each time
   crypto.subtle.digest = (_algorithm, data) =>
     Promise.resolve(Uint8Array.from(createHash("sha256").update(data as Uint8Array).digest()).buffer);
-  // the keys of agents, with which nothing is encrypted here
-  Object.assign(crypto.subtle, { generateKey: () => Promise.resolve(KEY_PAIR) });
+  // the keys of agents, with which nothing is encrypted here: an empty sequence of ASN.1
+  Object.assign(crypto.subtle, {
+    generateKey: () => Promise.resolve({}),
+    exportKey: () => Promise.resolve(Uint8Array.of(0x30, 0).buffer),
+  });
   crypto.subtle.sign = (_algorithm, _key, data) =>
     Promise.resolve(Uint8Array.from(createHash("sha512").update(data as Uint8Array).digest()).buffer);
   const held = <A extends unknown[], T>(call: (...args: A) => Promise<T>) => async (...args: A): Promise<T> => {
@@ -127,7 +129,6 @@ function install(): void {
     }
   };
   const { lstat, realPath, readTextFile } = Deno;
-  crypto.subtle.exportKey = held(crypto.subtle.exportKey.bind(crypto.subtle)) as typeof crypto.subtle.exportKey;
   Object.assign(Deno, { lstat: held(lstat), realPath: held(realPath), readTextFile: held(readTextFile) });
 }
 
