@@ -65,7 +65,7 @@ export interface ObjectReconcilerOptions<T extends AgentManaged<S>, S extends Ag
   /** The finalizer that keeps an object until its LV is removed. */
   readonly finalizer: string;
   /** Takes the next step from the observed to the desired state, and writes the status. */
-  readonly reconcileObject: (object: T) => Promise<void>;
+  readonly reconcileObject: (object: T) => Promise<ReconcileOutcome>;
   /** Returns the status, by a report, of an object whose status has an LV's UUID; `undefined` to leave it as it is. */
   readonly observe: (object: T, groups: readonly VolumeGroup[]) => S | undefined;
   /** Records events for what changed in the status, once it is written. */
@@ -122,7 +122,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
       if (object.metadata.deletionTimestamp !== undefined) return await this.#reconcileDeletion(object);
       if (isReconciled(object)) return undefined;
       try {
-        await reconcileObject(object);
+        return await reconcileObject(object);
       } catch (error) {
         this.#recordWait(object, error);
         if (!(error instanceof StorageError) || TRANSIENT_KINDS.includes(error.kind)) throw error;

@@ -44,6 +44,8 @@ export interface SnapshotReconcilerOptions extends ReconcilerOptions<LvmSnapshot
 export class SnapshotReconciler {
   readonly #options: SnapshotReconcilerOptions;
   readonly #reconciler: ObjectReconciler<LvmSnapshot, LvmSnapshotStatus>;
+  /** The group snapshots that are being taken. */
+  readonly #taking = new Set<string>();
 
   /** Creates the reconciler. */
   constructor(options: SnapshotReconcilerOptions) {
@@ -86,7 +88,7 @@ export class SnapshotReconciler {
     return this.#reconciler.verify(groups);
   }
 
-  async #reconcileSnapshot(object: LvmSnapshot): Promise<void> {
+  async #reconcileSnapshot(object: LvmSnapshot): Promise<ReconcileOutcome> {
     const { lvm, snapshotFinder, locks } = this.#options;
     const request = snapshotRequestOf(object);
     const group = groupRequestOf(object);
@@ -118,13 +120,21 @@ export class SnapshotReconciler {
    * Takes the group snapshot that a snapshot belongs to, when the objects of all its snapshots are there: the last one that
    * comes does it for all. All get a status, this one last: with another one's it would not be reconciled again.
    */
-  async #reconcileMember(object: LvmSnapshot, group: GroupSnapshotRequest): Promise<void> {
-    if (this.#otherMembers(object, group) === undefined) return;
-    await this.#options.locks.run(
-      "group snapshot",
-      groupSnapshotCreationLocks(group.id, group.sources),
-      () => this.#settleGroup(object, group),
-    );
+  async #reconcileMember(object: LvmSnapshot, group: GroupSnapshotRequest): Promise<ReconcileOutcome> {
+    if (this.#otherMembers(object, group) === undefined) {
+      return { waitsFor: "the other snapshots of its group snapshot" };
+    }
+    if (this.#taking.has(group.id)) return { waitsFor: "its group snapshot, which is being taken" };
+    this.#taking.add(group.id);
+    try {
+      await this.#options.locks.run(
+        "group snapshot",
+        groupSnapshotCreationLocks(group.id, group.sources),
+        () => this.#settleGroup(object, group),
+      );
+    } finally {
+      this.#taking.delete(group.id);
+    }
   }
 
   /** Takes a group snapshot, or writes why it cannot be taken, unless another of its snapshots was reconciled meanwhile. */

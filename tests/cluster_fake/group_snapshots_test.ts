@@ -85,6 +85,23 @@ Deno.test("a node takes no snapshot of a group before the objects of all are the
   assertEquals(s.snapshotLvs().length, 2);
 });
 
+Deno.test("while a group snapshot is taken for one of its snapshots, the others wait for that", async () => {
+  await using s = await harness();
+  const { machine, reconciliations } = s.cluster.agent(NODE);
+  const create = machine.groupSnapshots.create.bind(machine.groupSnapshots);
+  const members = s.sources.map((source) => memberSnapshotIdOf(ID, source) as string);
+  const attempts = () => reconciliations.filter(({ key }) => members.includes(key));
+  machine.groupSnapshots.create = async (request) => {
+    for (const name of members) {
+      await s.cluster.client.patch(lvmSnapshots, { name }, { merge: { metadata: { labels: { a: "b" } } } });
+    }
+    await waitUntil(() => attempts().length > 0, "an attempt for another snapshot");
+    return await create(request);
+  };
+  await s.cluster.groupSnapshots.create(s.group);
+  assertEquals(attempts().filter(({ error }) => error !== undefined), []);
+});
+
 Deno.test("a group snapshot that cannot be taken leaves nothing, and one of the name can be taken later", async () => {
   await using s = await harness({ free: 100n * MiB });
   await assertFailsWith("NoSpace", s.cluster.groupSnapshots.create({ ...s.group, cowSize: { bytes: 32n * MiB } }));
