@@ -169,7 +169,7 @@ export interface RunningCommand {
  *
  * @throws {StorageError} as {@linkcode Exec.run}
  */
-async function awaitOutput(command: Command, running: RunningCommand, deadlines: Deadlines): Promise<Output> {
+export async function awaitOutput(command: Command, running: RunningCommand, deadlines: Deadlines): Promise<Output> {
   const { output } = running;
   const deadlineMs = command.deadlineMs ?? (command.mutates ? deadlines.changeMs : deadlines.readMs);
   const signal = command.mutates ? undefined : command.signal;

@@ -43,6 +43,7 @@ export type Deed =
   | { readonly do: "kill agent" | "restart agent"; readonly node: Which; readonly forMs: number }
   | { readonly do: "kill controller" | "restart controller"; readonly forMs: number }
   | { readonly do: "power off"; readonly node: Which; readonly forMs: number }
+  | { readonly do: "slow down"; readonly node: Which; readonly times: number; readonly forMs: number }
   | { readonly do: "forget node"; readonly node: Which }
   | { readonly do: "cut"; readonly who: Which; readonly how: Cut; readonly forMs: number }
   | { readonly do: "pause"; readonly who: Which; readonly forMs: number }
@@ -153,6 +154,15 @@ const faults: fc.Arbitrary<Deed> = fc.oneof(
   },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("power off"), node: which, forMs: faultMs }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("forget node"), node: which }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant("slow down"),
+      node: which,
+      times: fc.constantFrom(20, 100, 400),
+      forMs: faultMs,
+    }),
+  },
   {
     weight: 3,
     arbitrary: fc.record({

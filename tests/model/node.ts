@@ -9,7 +9,15 @@ import { create, type DescMethodUnary, fromBinary, type MessageInitShape, toBina
 import { runNode } from "../../cli/node.ts";
 import { Node as NodeService } from "../../csi/proto/csi_pb.ts";
 import { type BoundService, pathOf } from "../../csi/service.ts";
-import { type Command, describeCommand, type Exec, type Output } from "../../lvm/exec.ts";
+import {
+  awaitOutput,
+  type Command,
+  DEFAULT_DEADLINES,
+  describeCommand,
+  type Exec,
+  type Output,
+} from "../../lvm/exec.ts";
+import { SUSPENSION_SECONDS } from "../../lvm/group_snapshots/suspension.ts";
 import type { PersistentVolume } from "../../k8s/api/objects.ts";
 import { blockCapability, mountCapability } from "../contract/helpers/host.ts";
 import { restartMachine } from "../crash/crash_states.ts";
@@ -19,6 +27,7 @@ import { NAMESPACE } from "../fake/cluster/node_cluster.ts";
 import { machineWith } from "../fake/cluster/volume_cluster.ts";
 import { KillableExec } from "../fake/machine/killable_exec.ts";
 import type { FakeMachine } from "../fake/machine/machine.ts";
+import { guardsOf } from "../fake/machine/suspension.ts";
 import { flagsOf } from "../fake/subcommand.ts";
 import { Kubelet } from "./kubelet.ts";
 import type { ModelCluster } from "./cluster.ts";
@@ -34,8 +43,11 @@ class SimulatedExec implements Exec {
   /** The commands that have begun, and have no effect yet. */
   readonly #begun = new Set<Command>();
 
-  constructor(world: World, machine: FakeMachine) {
-    [this.#world, this.#machine] = [world, machine];
+  /** How many times as long as usual commands take. */
+  readonly #slowness: () => number;
+
+  constructor(world: World, machine: FakeMachine, slowness: () => number) {
+    [this.#world, this.#machine, this.#slowness] = [world, machine, slowness];
     this.#killable = new KillableExec(machine);
   }
 
@@ -43,14 +55,30 @@ class SimulatedExec implements Exec {
     const process = currentProcess()!;
     process.onAction();
     if (process.isDead) return await PENDING_FOREVER;
+    const running = { output: this.#perform(command), kill: () => true, detach: () => {} };
+    running.output.catch(() => {});
+    return await awaitOutput(command, running, DEFAULT_DEADLINES);
+  }
+
+  async #perform(command: Command): Promise<Output> {
     this.#begun.add(command);
-    await this.#world.sleep(this.#world.between(1, command.mutates ? 60 : 20));
+    await this.#world.sleep(this.#world.between(1, command.mutates ? 60 : 20) * this.#slowness());
     this.#begun.delete(command);
+    if (command.args.includes("sleep")) void this.#world.root.run(() => this.#expireLater());
     const output = await this.#killable.run(command);
     this.#world.log(`${shortly(command)} => ${output.code}${output.stderr === "" ? "" : ` ${output.stderr.trim()}`}`);
     if (command.mutates) this.#check(describeCommand(command));
     await this.#world.sleep(this.#world.between(0, 5));
     return output;
+  }
+
+  /** Lets find(1), which begins, resume devices at the end of its time, also after the death of the agent. */
+  async #expireLater(): Promise<void> {
+    const before = new Set(guardsOf(this.#machine));
+    await this.#world.sleep(1);
+    const own = guardsOf(this.#machine).find((guard) => !before.has(guard));
+    await this.#world.sleep(SUSPENSION_SECONDS * 1000);
+    own?.expire();
   }
 
   /** Kills what runs. */
@@ -106,6 +134,8 @@ export class SimulatedNode {
   isOn = true;
   /** Whether somebody has forgotten it while it had none: what was deleted meanwhile is left on it. */
   wasForgotten = false;
+  /** How many times as long as usual its commands take. */
+  slowness = 1;
   /** The directory of its kubelet. */
   readonly directory: string;
   agent: Agent | undefined;
@@ -130,7 +160,7 @@ export class SimulatedNode {
     if (this.agent !== undefined || !this.isOn) return;
     const { world, kubeconfig } = this.cluster;
     const process = world.process(`agent ${this.name}`);
-    const exec = new SimulatedExec(world, this.machine);
+    const exec = new SimulatedExec(world, this.machine, () => this.slowness);
     const end = new AbortController();
     const flags = flagsOf(
       ...["node", "--kubeconfig", kubeconfig, "--node-name", this.name, "--kubelet-dir", this.directory],
@@ -188,6 +218,7 @@ export class SimulatedNode {
     this.kubelet?.process.kill();
     this.kubelet = undefined;
     await this.killAgent();
+    guardsOf(this.machine).length = 0;
     restartMachine(this.machine, nothingAcknowledged());
     for (const pod of this.cluster.pods) {
       if (pod.node !== this.name) continue;

@@ -11,6 +11,7 @@ import { lvmImports } from "../../k8s/handover/imports.ts";
 import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import {
+  type Event,
   events,
   type KubeObject,
   type PersistentVolume,
@@ -42,6 +43,9 @@ import { World } from "./world.ts";
 
 /** The time in which all that waits comes to its end when nothing fails any more, in milliseconds. */
 const SETTLE_MS = 20 * 60_000;
+
+/** The time without a fault after which every agent answers, in milliseconds. */
+const CALM_MS = 180_000;
 
 /** What a volume may take besides its size, in bytes: a LUKS header, and what is rounded up. */
 const MORE_BYTES = 24n << 20n;
@@ -76,9 +80,12 @@ class Player {
   #count = 0;
   /** What ends the faults that last. */
   readonly #ends = new Set<() => Promise<void>>();
+  /** The time since which nothing fails. */
+  #calmSince = 0;
 
   constructor(cluster: ModelCluster) {
     [this.#cluster, this.#world] = [cluster, cluster.world];
+    cluster.api.collection(events).listeners.add(({ after }) => this.#requireAnswer(after as unknown as Event));
   }
 
   /** Plays a step. */
@@ -200,6 +207,11 @@ class Player {
         await node.turnOff();
         return this.#later(step.forMs, () => node.turnOn());
       }
+      case "slow down": {
+        const node = oneOf(nodes, step.node)!;
+        node.slowness = step.times;
+        return this.#later(step.forMs, () => Promise.resolve(void (node.slowness = 1)));
+      }
       case "cut": {
         const process = oneOf([undefined, ...cluster.driverProcesses()], step.who);
         cluster.network.cut(step.how, process);
@@ -217,6 +229,13 @@ class Player {
     }
   }
 
+  /** Requires that no event says that an agent does not answer, when nothing has failed for long. */
+  #requireAnswer({ involvedObject, message = "" }: Event): void {
+    if (this.#ends.size > 0 || this.#world.now < this.#calmSince + CALM_MS) return;
+    if (!/has not (?:answered|reported)/.test(message)) return;
+    this.#world.fail(new Error(`nothing fails, and ${involvedObject?.kind} ${involvedObject?.name} has: ${message}`));
+  }
+
   /** Adds a claim, and perhaps a pod for it. */
   #add(withPod: boolean, options: Parameters<ModelCluster["addClaim"]>[1]): void {
     const claim = this.#cluster.addClaim(`c${++this.#count}`, options);
@@ -227,6 +246,7 @@ class Player {
   #later(ms: number, end: () => Promise<void>): void {
     const once = async () => {
       if (this.#ends.delete(once)) await end();
+      this.#calmSince = this.#world.now;
     };
     this.#ends.add(once);
     setTimeout(() => void once().catch((error) => this.#world.fail(error)), ms);
@@ -299,15 +319,19 @@ class Player {
     const claims = api.objects(persistentVolumeClaims).flatMap((claim) => this.#whyUnsettled(claim) ?? []);
     const moves = api.objects(lvmMoves).flatMap((move) => {
       const { name, uid } = move.spec.claim;
-      const isUsed = pods.some((pod) => pod.claimUid === uid && !pod.isGone && pod.node !== undefined);
-      return isFinished(move) || isUsed ? [] : [`the move of ${name} is ${JSON.stringify(move.status)}`];
+      return isFinished(move) || this.#isUsed(uid) ? [] : [`the move of ${name} is ${JSON.stringify(move.status)}`];
     });
     const imports = api.objects(lvmImports).flatMap(({ spec: { claim }, status }) => {
       const isBlocked = /^it cannot be returned: |was moved to node|not moved any more/.test(status?.message ?? "");
       const isResting = ["Imported", "Complete", "Failed"].includes(status?.state ?? "") || isBlocked;
-      return isResting ? [] : [`the import of ${claim.name} is ${JSON.stringify(status)}`];
+      return isResting || this.#isUsed(claim.uid) ? [] : [`the import of ${claim.name} is ${JSON.stringify(status)}`];
     });
     return [...claims, ...waiting, ...snapshots, ...groups, ...moves, ...imports];
+  }
+
+  /** Reports whether a pod that is on a node uses a claim: moves and returns wait for its end. */
+  #isUsed(claimUid: string): boolean {
+    return this.#cluster.pods.some((pod) => pod.claimUid === claimUid && !pod.isGone && pod.node !== undefined);
   }
 
   /** Returns why a claim waits, and may not. */
@@ -325,6 +349,10 @@ class Player {
     if (status?.phase === "Bound") {
       const isExpected = needsExpansion(claim) && usedBy.some(({ isRunning }) => isRunning);
       return isExpected && !warned(/Resize/) ? `claim ${name} is not expanded, and nothing says why` : undefined;
+    }
+    if (status?.phase === "Lost") {
+      const isReturned = api.objects(lvmImports).some((self) => self.spec.claim.uid === uid && !isFinished(self));
+      return isReturned && this.#isUsed(uid!) ? undefined : `claim ${name} is Lost`;
     }
     if (status?.phase !== "Pending") return `claim ${name} is ${status?.phase}`;
     if (spec?.storageClassName === "later" && usedBy.length === 0) return undefined;
