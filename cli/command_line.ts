@@ -207,7 +207,7 @@ export function parseCommandLine(program: Program, given: readonly string[]): Re
 }
 
 /** Returns the arguments with the flags that stand before the subcommand behind it, if subcommands have such flags. */
-function subcommandFirst({ commands }: Program, args: readonly string[]): readonly string[] {
+export function subcommandFirst({ commands }: Program, args: readonly string[]): readonly string[] {
   const flags = Object.values(commands).flatMap(({ flags }) => Object.entries<Flag>(flags));
   let count = 0;
   while (args[count]?.startsWith("-")) {

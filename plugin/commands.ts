@@ -25,7 +25,6 @@ import {
   groupName,
   LIST_FLAGS,
   NAMESPACE,
-  NAMESPACED_LIST_FLAGS,
   NODE,
   OUTPUT,
   poolName,
@@ -47,6 +46,9 @@ export const SHELLS = [...SHELLS_OF_ALL, "kubectl"] as const;
 const READS = { success: "the cluster answered", failure: "it did not, or refused" };
 
 const DRY_RUN = { help: "Only show what would be done" };
+
+/** The same where a request can be undone, which nothing shows before. */
+const DRY_RUN_OR_CANCEL = { ...DRY_RUN, excludes: "cancel" };
 
 const EVICT = { help: "Evict the pods that use the claim; their budgets hold" };
 
@@ -89,7 +91,7 @@ export const PLUGIN_COMMANDS = {
     flags: {
       node: NODE,
       namespace: { ...NAMESPACE, help: "Only those of claims of this namespace" },
-      ...NAMESPACED_LIST_FLAGS,
+      ...LIST_FLAGS,
     },
     example: "kubectl denolith volumes --node worker-1",
   },
@@ -100,7 +102,7 @@ export const PLUGIN_COMMANDS = {
     flags: {
       node: NODE,
       namespace: { ...NAMESPACE, help: "Only those of VolumeSnapshots of this namespace" },
-      ...NAMESPACED_LIST_FLAGS,
+      ...LIST_FLAGS,
     },
     example: "kubectl denolith snapshots --output wide",
   },
@@ -125,9 +127,8 @@ export const PLUGIN_COMMANDS = {
       },
       "dry-run": DRY_RUN,
       yes: YES,
-      output: OUTPUT,
+      ...LIST_FLAGS,
       watch: { ...WATCH, excludes: "accept" },
-      ...CLUSTER_FLAGS,
     },
     example: "kubectl denolith disks --accept nvme-Samsung_SSD_990_S1 --node worker-1",
   },
@@ -143,7 +144,7 @@ export const PLUGIN_COMMANDS = {
       check: requireTarget,
       candidates: { resource: "persistentvolumeclaims" },
     },
-    flags: { namespace: NAMESPACE, ...LIST_FLAGS },
+    flags: { namespace: NAMESPACE, output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS },
     example: "kubectl denolith why data-db-0 --namespace shop",
   },
   doctor: {
@@ -182,9 +183,8 @@ export const PLUGIN_COMMANDS = {
         needs: "remove",
       },
       yes: { ...YES, needs: "remove" },
-      output: OUTPUT,
+      ...LIST_FLAGS,
       watch: { ...WATCH, excludes: "remove" },
-      ...CLUSTER_FLAGS,
     },
     example: "kubectl denolith orphans",
   },
@@ -209,7 +209,7 @@ export const PLUGIN_COMMANDS = {
         candidates: { resource: "lvmnodes" },
       },
       namespace: NAMESPACE,
-      "dry-run": DRY_RUN,
+      "dry-run": DRY_RUN_OR_CANCEL,
       evict: EVICT,
       force: FORCE,
       offline: { help: "Copy the volume only while nobody may use it, with less temporary space and less to send" },
@@ -235,7 +235,7 @@ export const PLUGIN_COMMANDS = {
     check: requireClaimOrDryRun,
     flags: {
       namespace: NAMESPACE,
-      "dry-run": DRY_RUN,
+      "dry-run": DRY_RUN_OR_CANCEL,
       "volume-group": { value: "GROUP", help: "Volume group, where no object names it (TopoLVM)", check: groupName },
       "thin-pool": { value: "POOL", help: "Thin pool of a thin volume, where no object names it", check: poolName },
       erase: {

@@ -29,7 +29,7 @@ export const CLUSTER_FLAGS = {
   },
   as: { value: "USER", help: "User to impersonate", check: word },
   "as-group": { value: "GROUP", help: "Group to impersonate", check: word, needs: "as" },
-  "request-timeout": { value: "TIME", help: "Time limit of each request, such as 30s", check: word },
+  "request-timeout": { value: "TIME", help: "Time limit of each request, such as 30s", check: duration },
   "driver-name": {
     value: "NAME",
     help: "Name of the driver",
@@ -64,11 +64,8 @@ export const WATCH: Flag = { short: "w", help: "Show it again whenever it change
 /** Whether nothing is asked. */
 export const YES: Flag = { help: "Do not ask before anything is changed" };
 
-/** Flags of the subcommands that show a list. */
-export const LIST_FLAGS = { output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS };
-
-/** Flags of the subcommands that show a list of objects of namespaces. */
-export const NAMESPACED_LIST_FLAGS = { "all-namespaces": ALL_NAMESPACES, ...LIST_FLAGS };
+/** Flags of the subcommands that show a list. kubectl takes --all-namespaces also for what is in no namespace. */
+export const LIST_FLAGS = { "all-namespaces": ALL_NAMESPACES, output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS };
 
 /** A filter by node. */
 export const NODE: Flag = {
@@ -111,6 +108,12 @@ function word(text: string, field: string): string {
   throw new UsageError(
     `${field} ${quote(text)}: must not begin with a dash, have control characters, or more than 1024 characters`,
   );
+}
+
+/** Returns a time if kubectl takes it: a number of seconds, or what Go writes, such as 1m30s. */
+function duration(text: string, field: string): string {
+  if (/^(?:\d+|(?:\d+(?:\.\d*)?(?:ns|us|µs|ms|s|m|h))+)$/.test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be a time such as 30s or 1m30s`);
 }
 
 /** Parses a number of seconds. */

@@ -5,7 +5,15 @@
  * @module
  */
 
-import { type Candidates, type Flag, type Flags, HELP, type Program, STANDARD_FLAGS } from "../command_line.ts";
+import {
+  type Candidates,
+  type Flag,
+  type Flags,
+  HELP,
+  type Program,
+  STANDARD_FLAGS,
+  subcommandFirst,
+} from "../command_line.ts";
 import bash from "./completion.bash" with { type: "text" };
 import fish from "./completion.fish" with { type: "text" };
 import kubectl from "./completion.sh" with { type: "text" };
@@ -65,30 +73,34 @@ function isPrintable(word: string): boolean {
 }
 
 async function propose(program: Program, words: readonly string[], source: NameSource): Promise<Proposal> {
-  const [name = "", ...rest] = words;
+  const [name = "", ...rest] = [...subcommandFirst(program, words.slice(0, -1)), words.at(-1) ?? ""];
   const { commands, topics } = program;
-  if (rest.length === 0) {
-    return proposeWords([...summaries(commands), ["help", "Show the help"], ...flagWords(STANDARD_FLAGS)], name);
-  }
   if (HELP.includes(name)) {
     if (rest.length === 1) return proposeWords([...summaries(commands), ...summaries(topics)], rest[0]!);
     const names = rest.length === 2 ? topics[rest[0]!]?.chapters?.names() ?? [] : [];
     return { ...NOTHING, candidates: names.map((word) => [word]) };
   }
   const subcommand = Object.hasOwn(commands, name) ? commands[name]! : undefined;
-  if (subcommand === undefined) return NOTHING;
-  const flags: Readonly<Record<string, Flag>> = { ...subcommand.flags, ...STANDARD_FLAGS };
-  const line = readLine(flags, rest.slice(0, -1));
-  const current = rest.at(-1)!;
+  const isBeforeCommand = rest.length === 0 || name.startsWith("-");
+  if (subcommand === undefined && !isBeforeCommand) return NOTHING;
+  const flags: Readonly<Record<string, Flag>> = isBeforeCommand
+    ? Object.assign({}, ...Object.values(commands).map(({ flags }) => flags))
+    : { ...subcommand!.flags, ...STANDARD_FLAGS };
+  const line = readLine(flags, isBeforeCommand ? words.slice(0, -1) : rest.slice(0, -1));
+  const current = rest.at(-1) ?? name;
   const context = { flags: line.given, source };
   if (line.pending !== undefined) return await values(flags[line.pending]!.candidates, current, context);
   const [, assigned, typed = ""] = line.isAfterFlags ? [] : /^--([^=]+)=(.*)$/s.exec(current) ?? [];
   if (assigned !== undefined) return { ...await values(flags[assigned]?.candidates, typed, context), typed };
+  if (isBeforeCommand) {
+    return proposeWords([...summaries(commands), ["help", "Show the help"], ...flagWords(STANDARD_FLAGS)], current);
+  }
   if (current.startsWith("-") && !line.isAfterFlags) {
     return { ...NOTHING, candidates: flagWords(flags).filter(([word]) => line.given[word.slice(2)] === undefined) };
   }
-  if (line.positionals > 0 || subcommand.argument === undefined) return NOTHING;
-  return await values(subcommand.argument.candidates, current, context);
+  const argument = subcommand?.argument;
+  if (line.positionals > 0 || argument === undefined) return NOTHING;
+  return await values(argument.candidates, current, context);
 }
 
 /** Proposes words, of which those that begin with a dash only after a dash. */

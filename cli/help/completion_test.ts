@@ -24,6 +24,17 @@ Deno.test("commands and topics are completed", async () => {
   assertEquals(await complete(DENOLITH), [...Object.keys(DENOLITH.commands), "help", ":4"]);
 });
 
+Deno.test("a command and its flags are completed after flags that stand before it, and so are their values", async () => {
+  const commands = await complete(PLUGIN, "");
+  assertEquals(await complete(PLUGIN, "-n", "shop", ""), commands);
+  assertEquals(await complete(PLUGIN, "--context=prod", "vol"), ["volumes", ":4"]);
+  assertEquals(await complete(PLUGIN, "--context", "pr"), ["prod", ":4"]);
+  assertEquals(await complete(PLUGIN, "-n", "shop", "--context=pr"), ["prod", ":4"]);
+  assertEquals(await complete(PLUGIN, "-n", "shop", "why", ""), await complete(PLUGIN, "why", "-n", "shop", ""));
+  assertEquals(await complete(PLUGIN, "-n", "shop", "volumes", "--na"), [":4"]);
+  assertEquals(await complete(PLUGIN, "--nonsense", ""), commands);
+});
+
 Deno.test("flags are completed, once each, and with descriptions", async () => {
   assertEquals(await complete(DENOLITH, "status", "--"), [
     ...["--volume-groups", "--node-name", "--kubeconfig", "--thin-pool-overcommit", "--driver-name", "--json"],

@@ -94,12 +94,13 @@ export function runPlugin(args: readonly string[], options: PluginOptions = {}):
     options;
   const { dropNetwork = () => Promise.resolve() } = options;
   return exitStatusOf(async () => {
-    if (args[0] !== "ui") await dropNetwork();
     if (args[0] === COMPLETE) {
+      await dropNetwork();
       terminal.print(await completionLines(PLUGIN, args.slice(1), clusterNames(kubectl)));
       return EXIT.success;
     }
     const request = parseCommandLine(PLUGIN, args);
+    if (request.kind === "help" || request.name !== "ui") await dropNetwork();
     if (request.kind === "help") {
       terminal.print(request.text ?? helpText(PLUGIN, request.topic, helpColumns()));
       return request.isRequested ? EXIT.success : EXIT.usage;

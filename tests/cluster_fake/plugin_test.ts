@@ -125,7 +125,7 @@ Deno.test("kubectl denolith: gives up the network before it reads, and ui once i
   const onDropNetwork = () => void order.push(`dropped after ${s.api.requests.length - before} requests`);
   await s.plugin(["orphans"], { onDropNetwork, onPrint: note("orphans") });
   const end = new AbortController();
-  await s.plugin(["ui"], {
+  await s.plugin(["--context", "fake", "ui"], {
     signal: end.signal,
     onDropNetwork: note("dropped"),
     onPrint: (text) => {
@@ -134,6 +134,17 @@ Deno.test("kubectl denolith: gives up the network before it reads, and ui once i
     },
   });
   assertEquals(order, ["dropped after 0 requests", "orphans", "dropped", "Open"]);
+});
+
+Deno.test("kubectl denolith: all lists take --all-namespaces, and kubectl gets the user, the group and the time limit", async () => {
+  await using s = await setUp();
+  const flags = ["--as", "alice", "--as-group", "admins", "--request-timeout", "1m30s"];
+  for (const command of ["status", "nodes", "volumes", "snapshots", "disks", "orphans"]) {
+    const { status, errors, commands } = await s.plugin([...flags, command, "-A"]);
+    assertEquals([status, errors], [0, ""], command);
+    const given = ["--as=alice", "--as-group=admins", "--request-timeout=1m30s"];
+    for (const args of commands) assertEquals(args.slice(-3), given, command);
+  }
 });
 
 Deno.test("kubectl denolith volumes: --node and --namespace select", async () => {

@@ -68,7 +68,7 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly [value: string, a
   context: [["--as=root", "must not begin with a dash"], ["a\nb", "control characters"]],
   as: [["-x", "must not begin with a dash"]],
   "as-group": [["-x", "must not begin with a dash"]],
-  "request-timeout": [["-1", "must not begin with a dash"]],
+  "request-timeout": [["-1", "must be a time"], ["soon", "must be a time such as 30s"], ["5x", "must be a time"]],
   node: [["a/b", "must be 1 to 63 letters"]],
   to: [["a/b", "must be 1 to 63 letters"]],
   wait: [["no", "must be true or false"]],
