@@ -45,14 +45,22 @@ export interface Flag {
  */
 export type Check = (value: string, field: string) => unknown;
 
-/** Values that shells propose: words, files, directories, contexts of the kubeconfig, or names of a kind of object. */
+/** Values that shells propose: words, files, directories, contexts of the kubeconfig, or names of objects. */
 export type Candidates =
   | readonly string[]
   | { readonly list: readonly string[] }
-  | { readonly resource: "lvmnodes" | "namespaces" | "persistentvolumeclaims" }
+  | NamesInCluster
   | "files"
   | "directories"
   | "contexts";
+
+/** Names of objects that shells propose. */
+export interface NamesInCluster {
+  /** Their resource, in the plural. */
+  readonly resource: string;
+  /** The resources of other words, by what stands before the slash. */
+  readonly kinds?: Readonly<Record<string, string>>;
+}
 
 /** The positional argument of a subcommand. */
 export interface Argument {
@@ -66,6 +74,8 @@ export interface Argument {
   readonly candidates?: Candidates;
   /** Whether it may be left out. */
   readonly isOptional?: boolean;
+  /** Whether several may be given, which are one value with commas. */
+  readonly isList?: boolean;
 }
 
 /** Values of the flags that are given or have a default, by name, and of the argument, by its placeholder. */
@@ -349,9 +359,10 @@ function parseFlags(program: Program, name: string, args: readonly string[]): Fl
   if (argument !== undefined && !argument.isOptional && positionals.length === 0) {
     throw new UsageError(`${name}: ${argument.name} is missing`);
   }
-  const unexpected = positionals[argument === undefined ? 0 : 1];
+  const unexpected = argument?.isList ? undefined : positionals[argument === undefined ? 0 : 1];
   if (unexpected !== undefined) throw new UsageError(`${name}: unexpected argument ${quote(unexpected)}`);
-  const argumentEntries = argument === undefined || positionals.length === 0 ? [] : [[argument.name, positionals[0]!]];
+  const given = positionals.join(",");
+  const argumentEntries = argument === undefined || positionals.length === 0 ? [] : [[argument.name, given]];
   return Object.fromEntries([
     ...argumentEntries,
     ...known.flatMap((flag) => {

@@ -54,6 +54,14 @@ Deno.test("parseCommandLine(): an argument has to be named, once, before flags o
   assertEquals(parse("--help"), { kind: "help", topic: "look", isRequested: true });
 });
 
+Deno.test("parseCommandLine(): an argument that is a list takes several words, and may be left out", () => {
+  const argument = { name: "PLACE", help: "", isOptional: true, isList: true };
+  const many = { ...X, commands: { ...X.commands, look: { ...SUBCOMMANDS["look"]!, argument } } };
+  const parse = (...args: string[]) => parseCommandLine(many, ["look", ...args]);
+  const here = { kind: "run", name: "look", flags: { PLACE: "a,b,c", long: "true" } };
+  assertEquals([parse("a", "b", "--long", "c"), parse()], [here, { ...here, flags: {} }] as never);
+});
+
 Deno.test("parseCommandLine(): takes flags before the subcommand, as kubectl does", () => {
   const after = parseCommandLine(X, ["serve", "--config", "here", "--quiet"]);
   for (const before of [["--config", "here", "--quiet"], ["--quiet", "--config=here"]]) {

@@ -24,6 +24,7 @@ import {
   diskName,
   groupName,
   LIST_FLAGS,
+  namesArgument,
   NAMESPACE,
   NODE,
   OUTPUT,
@@ -45,6 +46,9 @@ export const SHELLS = [...SHELLS_OF_ALL, "kubectl"] as const;
 /** When a subcommand that reads the cluster ends well. */
 const READS = { success: "the cluster answered", failure: "it did not, or refused" };
 
+/** The same where names may be given. */
+const READS_NAMED = { ...READS, failure: "it did not, refused, or lacks one of the names" };
+
 const DRY_RUN = { help: "Only show what would be done" };
 
 /** The same where a request can be undone, which nothing shows before. */
@@ -65,7 +69,8 @@ function waitFlag(what: string) {
 }
 
 /** What `why` explains beside claims. */
-const WHY_FORMS = "pod/NAME, pv/NAME, volume/NAME, volumesnapshot/NAME and volumegroupsnapshot/NAME";
+const WHY_FORMS =
+  "pod/NAME, pv/NAME, node/NAME, volume/NAME, snapshot/NAME, volumesnapshot/NAME and volumegroupsnapshot/NAME";
 
 /** The subcommands by name, in the order of the help. */
 export const PLUGIN_COMMANDS = {
@@ -80,14 +85,19 @@ export const PLUGIN_COMMANDS = {
   nodes: {
     summary: "List the nodes, with their volume groups and thin pools",
     about: "Lists the nodes that have storage, and whether their agents are alive.",
-    exit: READS,
+    exit: READS_NAMED,
+    argument: namesArgument("Only these nodes", "lvmnodes"),
     flags: LIST_FLAGS,
-    example: "kubectl denolith nodes",
+    example: "kubectl denolith nodes worker-1 worker-2",
   },
   volumes: {
     summary: "List the volumes",
     about: "Lists the volumes with their claims, nodes, sizes and states.",
-    exit: READS,
+    exit: READS_NAMED,
+    argument: namesArgument(
+      "Only these: claims, as NAME or NAMESPACE/NAME, volumes, or PersistentVolumes",
+      "persistentvolumeclaims",
+    ),
     flags: {
       node: NODE,
       namespace: { ...NAMESPACE, help: "Only those of claims of this namespace" },
@@ -98,7 +108,8 @@ export const PLUGIN_COMMANDS = {
   snapshots: {
     summary: "List the snapshots",
     about: "Lists the snapshots with their VolumeSnapshots, nodes, sizes and states.",
-    exit: READS,
+    exit: READS_NAMED,
+    argument: namesArgument("Only these: VolumeSnapshots, as NAME or NAMESPACE/NAME, or snapshots", "volumesnapshots"),
     flags: {
       node: NODE,
       namespace: { ...NAMESPACE, help: "Only those of VolumeSnapshots of this namespace" },
@@ -136,13 +147,20 @@ export const PLUGIN_COMMANDS = {
     summary: "Explain why a claim is Pending, does not grow, or is Lost",
     about:
       "Reads a claim, or those of a pod or a volume, with everything that has a part in it: its class, pods, events, volume, node, and the " +
-      "capacities that the scheduler reads. It reports the problems, since when they exist, and what to do.",
+      "capacities that the scheduler reads. It reports the problems, since when they exist, and what to do. Of a node, it " +
+      "reports those of its agent, volume groups, volumes and snapshots.",
     exit: READS,
     argument: {
       name: "CLAIM",
       help: `Name of the claim, or one of ${WHY_FORMS}`,
       check: requireTarget,
-      candidates: { resource: "persistentvolumeclaims" },
+      candidates: {
+        resource: "persistentvolumeclaims",
+        kinds: {
+          ...{ pod: "pods", pv: "persistentvolumes", node: "lvmnodes", volume: "lvmvolumes", snapshot: "lvmsnapshots" },
+          ...{ volumesnapshot: "volumesnapshots", volumegroupsnapshot: "volumegroupsnapshots" },
+        },
+      },
     },
     flags: { namespace: NAMESPACE, output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS },
     example: "kubectl denolith why data-db-0 --namespace shop",
@@ -394,27 +412,30 @@ export const PLUGIN: Program = {
 /** The name of a subcommand. */
 export type PluginCommand = keyof typeof PLUGIN_COMMANDS;
 
+/** The words for the kinds that `why` explains, as kubectl has them. */
+const KINDS = {
+  claim: ["pvc", "claim", "persistentvolumeclaim", "persistentvolumeclaims"],
+  pod: ["po", "pod", "pods"],
+  persistentvolume: ["pv", "persistentvolume", "persistentvolumes"],
+  node: ["no", "node", "nodes", "dnode", "lvmnode", "lvmnodes"],
+  volume: ["dvol", "volume", "lvmvolume", "lvmvolumes"],
+  snapshot: ["dsnap", "snapshot", "lvmsnapshot", "lvmsnapshots"],
+  volumesnapshot: ["vs", "volumesnapshot", "volumesnapshots"],
+  volumesnapshotcontent: ["vsc", "volumesnapshotcontent", "volumesnapshotcontents"],
+  volumegroupsnapshot: ["volumegroupsnapshot", "volumegroupsnapshots"],
+} as const;
+
 /** What `why` explains: its kind, and its name. */
 export interface Target {
-  readonly kind: "claim" | "pod" | "persistentvolume" | "volume" | "volumesnapshot" | "volumegroupsnapshot";
+  readonly kind: keyof typeof KINDS;
   readonly name: string;
 }
-
-/** The words for the kinds that `why` explains, as kubectl has them. */
-const KINDS: Readonly<Record<string, Target["kind"]>> = {
-  ...{ pvc: "claim", claim: "claim", persistentvolumeclaim: "claim", persistentvolumeclaims: "claim" },
-  ...{ po: "pod", pod: "pod", pods: "pod" },
-  ...{ pv: "persistentvolume", persistentvolume: "persistentvolume", persistentvolumes: "persistentvolume" },
-  ...{ dvol: "volume", volume: "volume", lvmvolume: "volume", lvmvolumes: "volume" },
-  ...{ vs: "volumesnapshot", volumesnapshot: "volumesnapshot", volumesnapshots: "volumesnapshot" },
-  ...{ volumegroupsnapshot: "volumegroupsnapshot", volumegroupsnapshots: "volumegroupsnapshot" },
-};
 
 /** Parses the argument of `why`. @throws {UsageError} for another kind, or an invalid name */
 export function requireTarget(text: string, field: string): Target {
   const [, kindName = "claim", name = ""] = /^(?:([a-z]+)\/)?([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)$/.exec(text) ??
     [];
-  const kind = KINDS[kindName];
+  const kind = (Object.keys(KINDS) as Target["kind"][]).find((kind) => KINDS[kind].some((word) => word === kindName));
   if (kind !== undefined && name !== "") return { kind, name };
   throw new UsageError(
     `${field} ${quote(text)}: must be the name of a claim, or one of ${WHY_FORMS}`,

@@ -4,8 +4,16 @@
  * @module
  */
 
-import { lvmNodes } from "../k8s/api/lvm_objects.ts";
-import { clusterScoped, type KubeObject, persistentVolumeClaims, type Resource } from "../k8s/api/objects.ts";
+import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import {
+  clusterScoped,
+  type KubeObject,
+  persistentVolumeClaims,
+  persistentVolumes,
+  pods,
+  type Resource,
+} from "../k8s/api/objects.ts";
+import { volumeGroupSnapshots, volumeSnapshots } from "../k8s/api/snapshot_objects.ts";
 import type { Flags, SubcommandHelp } from "../cli/command_line.ts";
 import type { NameSource } from "../cli/help/completion.ts";
 import { type Kubectl, type KubectlOptions, kubectlOptions } from "./kubectl.ts";
@@ -16,11 +24,12 @@ import { PLUGIN_COMMANDS } from "./commands.ts";
 /** The time that a cluster has to answer, in milliseconds: who pressed a key is waiting. */
 const DEADLINE_MS = 2_000;
 
-const RESOURCES: Readonly<Record<string, Resource<KubeObject>>> = {
-  lvmnodes: lvmNodes,
-  namespaces: clusterScoped("v1", "Namespace"),
-  persistentvolumeclaims: persistentVolumeClaims,
-};
+const RESOURCES: Readonly<Record<string, Resource<KubeObject>>> = Object.fromEntries(
+  [
+    ...[lvmNodes, lvmVolumes, lvmSnapshots, clusterScoped("v1", "Namespace"), pods, persistentVolumeClaims],
+    ...[persistentVolumes, volumeSnapshots, volumeGroupSnapshots],
+  ].map((resource) => [resource.plural, resource]),
+);
 
 /**
  * Returns the names that the user's kubectl finds, with the context, the kubeconfig, the user and the namespace of the

@@ -102,6 +102,14 @@ export function claimName(text: string, field: string): string {
   throw new UsageError(`${field} ${quote(text)}: must be the name of a claim`);
 }
 
+/** Returns the names of a list, which may stand after their namespaces. */
+function objectNames(text: string, field: string): readonly string[] {
+  const names = text.split(",");
+  const wrong = names.find((name) => !/^(?:[a-z0-9-]{1,63}\/)?[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/.test(name));
+  if (wrong === undefined) return names;
+  throw new UsageError(`${field} ${quote(wrong)}: must be names of objects`);
+}
+
 /** Returns a word: anything that kubectl cannot take for a flag. */
 function word(text: string, field: string): string {
   if (/^(?!-)\P{Cc}{1,1024}$/u.test(text)) return text;
@@ -126,6 +134,11 @@ export function seconds(text: string, field: string): number {
 export function portNumber(text: string, field: string): number {
   if (/^(?:0|[1-9]\d{0,4})$/.test(text) && Number(text) <= 65_535) return Number(text);
   throw new UsageError(`${field} ${quote(text)}: must be a port from 0 to 65535`);
+}
+
+/** Returns the argument of a list: names of what is shown of it. */
+export function namesArgument(help: string, resource: string) {
+  return { name: "NAME", help, check: objectNames, candidates: { resource }, isOptional: true, isList: true } as const;
 }
 
 /** The claim of a subcommand. */

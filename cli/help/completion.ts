@@ -99,7 +99,7 @@ async function propose(program: Program, words: readonly string[], source: NameS
     return { ...NOTHING, candidates: flagWords(flags).filter(([word]) => line.given[word.slice(2)] === undefined) };
   }
   const argument = subcommand?.argument;
-  if (line.positionals > 0 || argument === undefined) return NOTHING;
+  if (argument === undefined || (line.positionals > 0 && !argument.isList)) return NOTHING;
   return await values(argument.candidates, current, context);
 }
 
@@ -171,7 +171,12 @@ async function valueWords(
   { flags, source }: Context,
 ): Promise<readonly string[]> {
   if (candidates === "contexts") return await source.contexts(flags).catch(() => []);
-  if ("resource" in candidates) return await source.names(candidates.resource, flags).catch(() => []);
+  if ("resource" in candidates) {
+    const [before = "", kind = ""] = /^([a-z]+)\//.exec(typed) ?? [];
+    const resource = before === "" ? candidates.resource : candidates.kinds?.[kind];
+    const names = resource === undefined ? [] : await source.names(resource, flags).catch(() => []);
+    return names.map((name) => before + name);
+  }
   if (!("list" in candidates)) return candidates;
   const before = typed.replace(/[^,]*$/, "");
   return candidates.list.filter((word) => !before.split(",").includes(word)).map((word) => before + word);

@@ -4,7 +4,15 @@
  * @module
  */
 
-import { EXIT, type Flag, type Program, STANDARD_FLAGS, type SubcommandHelp, type Topic } from "../command_line.ts";
+import {
+  type Argument,
+  EXIT,
+  type Flag,
+  type Program,
+  STANDARD_FLAGS,
+  type SubcommandHelp,
+  type Topic,
+} from "../command_line.ts";
 
 /** Width of the help, in columns, on a terminal that is not narrower. */
 const MAX_COLUMNS = 100;
@@ -65,10 +73,15 @@ export function usage(program: Program, name: string, { argument, flags }: Subco
   const required = Object.entries(flags).filter(([, flag]) => flag.required !== undefined);
   return [
     `${program.name} ${name}`,
-    ...(argument === undefined ? [] : [argument.isOptional ? `[${argument.name}]` : argument.name]),
+    ...(argument === undefined ? [] : [argumentSyntax(argument)]),
     ...required.map(([flag, of]) => flagSyntax(flag, of)),
     ...(Object.keys(flags).length > required.length ? ["[flags]"] : []),
   ];
+}
+
+function argumentSyntax({ name, isOptional, isList }: Argument): string {
+  const words = isList ? `${name}...` : name;
+  return isOptional ? `[${words}]` : words;
 }
 
 /** Returns the description of a flag, with its default. */

@@ -5,12 +5,14 @@
  * @module
  */
 
+import { formatBytes } from "../../base/size.ts";
 import { isForgotten } from "../../k8s/api/lvm_objects.ts";
 import type { ClusterState } from "./cluster_state.ts";
 import { nodeProblems, type NodeView, nodeViews, usedPercent } from "./nodes.ts";
-import { isHeld, noControllerProblem } from "./evidence.ts";
+import { isHeld, knownFacts, noControllerProblem } from "./evidence.ts";
 import { compareProblems, compareText, type Problem, problem } from "../problem.ts";
 import { heldProblems, snapshotProblems, snapshotViews, volumeProblems, volumeViews } from "./volumes.ts";
+import type { WhyAnswer } from "./why.ts";
 
 /** Numbers of objects by their states, in the order of the states' names. */
 export type Counts = Readonly<Record<string, number>>;
@@ -68,6 +70,40 @@ export function overviewOf(state: ClusterState): Overview {
         return snapshotProblems(snapshot, nameOf("volumesnapshot", names.get(name), `lvmsnapshot/${name}`));
       }),
     ].sort(compareProblems),
+  };
+}
+
+/** Explains a node: what is wrong with it, and with the volumes and snapshots on it. @returns `undefined` for an unknown one */
+export function explainNode(state: ClusterState, name: string): WhyAnswer | undefined {
+  const isOn = ({ spec }: { spec: { nodeName: string } }) => spec.nodeName === name;
+  const [volumes, snapshots] = [state.volumes.filter(isOn), state.snapshots.filter(isOn)];
+  const lvmNodes = state.lvmNodes.filter(({ metadata }) => metadata.name === name);
+  const isKnown = state.nodes.some(({ metadata }) => metadata.name === name) || lvmNodes.length > 0;
+  if (!isKnown && volumes.length === 0) return undefined;
+  const own = { ...state, lvmNodes, volumes, snapshots, pendingClaims: [], provisionerLeases: [] };
+  const { nodes: [node], unread, ...overview } = overviewOf(own);
+  const object = `node/${name}`;
+  const withoutLvmNode = problem("info", "NodeWithoutAgent", object, {
+    message: "it has no LVMNode: no agent of the driver has reported on it",
+    remedy: "If it is to have volumes, see why the agents' DaemonSet has no pod there, or why that does not start.",
+  });
+  const counts = (of: Counts) => Object.entries(of).map(([state, count]) => `${count} ${state}`).join(", ");
+  return {
+    ...{ object, state: node?.agent ?? "NotReported", unread },
+    problems: node === undefined && overview.problems.length === 0 ? [withoutLvmNode] : overview.problems,
+    facts: knownFacts([
+      ["Agent", node?.seen && `its last sign of life was at ${node.seen}`],
+      ...(node?.groups ?? []).flatMap(({ name, size, free, usedPercent, pools }): [string, string][] => [
+        [`Group ${name}`, `${formatBytes(free)} of ${formatBytes(size)} free, ${usedPercent}% used`],
+        ...pools.map(({ name: pool, size, dataPercent = 0 }): [string, string] => [
+          `Pool ${name}/${pool}`,
+          `${formatBytes(size)}, ${dataPercent}% used`,
+        ]),
+      ]),
+      ["Volumes", counts(overview.volumes)],
+      ["Snapshots", counts(overview.snapshots)],
+      ["Orphans", overview.orphans === 0 ? undefined : `${overview.orphans}`],
+    ]),
   };
 }
 

@@ -9,10 +9,8 @@ import manifest from "../../deno.json" with { type: "json" };
 import { checkFlags, EXIT, exitStatusOf, type Flags, parseCommandLine } from "../../cli/command_line.ts";
 import { COMPLETE, completionLines, completionScript } from "../../cli/help/completion.ts";
 import { helpColumns, helpText } from "../../cli/help/text.ts";
-import { type ClusterState, readClusterState } from "../diagnosis/cluster_state.ts";
-import { nodeViews } from "../diagnosis/nodes.ts";
+import { readClusterState } from "../diagnosis/cluster_state.ts";
 import { overviewOf } from "../diagnosis/overview.ts";
-import { snapshotViews, volumeViews } from "../diagnosis/volumes.ts";
 import { adoptGroup } from "./adopt.ts";
 import { PLUGIN, PLUGIN_COMMANDS, type PluginCommand, type SHELLS } from "../commands.ts";
 import { clusterNames } from "../completion.ts";
@@ -23,11 +21,12 @@ import { forgetNode } from "./forget_node.ts";
 import { HostKubectl, type Kubectl, type KubectlOptions, kubectlOptions } from "../kubectl.ts";
 import { KubectlClient } from "../kubectl_client.ts";
 import { importClaim } from "./import.ts";
+import { NODES, showList, SNAPSHOTS, VOLUMES } from "./list.ts";
 import { moveClaim } from "./move.ts";
 import { removeOrphan, showOrphans } from "./orphans.ts";
-import { type Answer, processTerminal, type Terminal } from "../output.ts";
+import { processTerminal, type Terminal } from "../output.ts";
 import { LISTED, Session } from "../session.ts";
-import { nodesTable, overviewText, snapshotsTable, type TableOptions, volumesTable, withUnread } from "./tables.ts";
+import { overviewText } from "./tables.ts";
 import { serveUi } from "./ui.ts";
 import { explain } from "./why.ts";
 
@@ -50,28 +49,10 @@ type Body = (session: Session) => Promise<number>;
 
 /** The subcommands that reach the cluster. */
 const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, Body>> = {
-  status: list((state) => {
-    const overview = overviewOf(state);
-    return { data: overview, text: (options) => overviewText(overview, options) };
-  }, { withClaims: true }),
-  nodes: list((state) => {
-    const nodes = nodeViews(state);
-    return { data: { nodes, unread: state.unread }, text: (options) => nodesTable(nodes, options) };
-  }),
-  volumes: list((state, flags) => {
-    const volumes = volumeViews(state).filter(({ node, claim }) => isSelected({ node, owner: claim }, flags));
-    const where = selectionText(state, flags, "claims");
-    return { data: { volumes, unread: state.unread }, text: (options) => volumesTable(volumes, { ...options, where }) };
-  }),
-  snapshots: list((state, flags) => {
-    const snapshots = snapshotViews(state)
-      .filter(({ node, volumeSnapshot }) => isSelected({ node, owner: volumeSnapshot }, flags));
-    const where = selectionText(state, flags, "VolumeSnapshots");
-    return {
-      data: { snapshots, unread: state.unread },
-      text: (options) => snapshotsTable(snapshots, { ...options, where }),
-    };
-  }),
+  status: showStatus,
+  nodes: (session) => showList(session, NODES),
+  volumes: (session) => showList(session, VOLUMES),
+  snapshots: (session) => showList(session, SNAPSHOTS),
   disks,
   why: explain,
   doctor: diagnoseNode,
@@ -122,35 +103,12 @@ export function runPlugin(args: readonly string[], options: PluginOptions = {}):
   }, PLUGIN.name);
 }
 
-/** Returns the body of a subcommand that shows what it makes of the state of the cluster. */
-function list(
-  view: (state: ClusterState, flags: Flags) => { data: object; text: (options: TableOptions) => string },
-  reading: { readonly withClaims?: boolean } = {},
-): Body {
-  return (session) =>
-    session.show(LISTED, async (now): Promise<Answer> => {
-      const { client, driver, flags } = session;
-      const state = await readClusterState(client, driver, now, reading);
-      const { data, text } = view(state, flags);
-      const unread = "problems" in data ? [] : state.unread; // the overview itself shows what could not be read
-      return { data, text: (options) => withUnread(text({ ...options, now }), unread) };
-    });
-}
-
-/** Returns what `--node` and `--namespace` select, after a blank. @param owners what the namespace is of */
-function selectionText({ nodes, lvmNodes, unread }: ClusterState, { node, namespace }: Flags, owners: string): string {
-  const isKnown = [...nodes, ...lvmNodes].some(({ metadata }) => metadata.name === node);
-  const unknown = isKnown || unread.some((what) => what.startsWith("nodes:")) ? "" : ", which does not exist";
-  return [
-    ...(node === undefined ? [] : [` on node ${node}${unknown}`]),
-    ...(namespace === undefined ? [] : [` of ${owners} of namespace ${namespace}`]),
-  ].join(",");
-}
-
-/** Reports whether an object is one that `--node` and `--namespace` select. @param owner its owner, `namespace/name` */
-function isSelected(one: { node: string; owner: string | undefined }, { node, namespace }: Flags): boolean {
-  return (node === undefined || one.node === node) &&
-    (namespace === undefined || one.owner?.startsWith(`${namespace}/`) === true);
+/** Shows the whole cluster. */
+function showStatus(session: Session): Promise<number> {
+  return session.show(LISTED, async (now) => {
+    const overview = overviewOf(await readClusterState(session.client, session.driver, now, { withClaims: true }));
+    return { data: overview, text: (options) => overviewText(overview, { ...options, now }) };
+  });
 }
 
 function versionText({ output }: Flags): string {

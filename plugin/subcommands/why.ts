@@ -1,6 +1,6 @@
 /**
- * `kubectl denolith why`: explains a claim, the claims of a pod or of a volume, a VolumeSnapshot or a VolumeGroupSnapshot in one
- * answer.
+ * `kubectl denolith why`: explains a claim, the claims of a pod or of a volume, a node, a VolumeSnapshot or a
+ * VolumeGroupSnapshot in one answer.
  *
  * @module
  */
@@ -10,25 +10,56 @@ import { StorageError } from "../../base/error.ts";
 import { wrapText } from "../../base/text_table.ts";
 import { CLAIM_ANNOTATION, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { persistentVolumeClaims, persistentVolumes, pods } from "../../k8s/api/objects.ts";
-import { volumeGroupSnapshots, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
+import {
+  snapshotHandleOf,
+  volumeGroupSnapshots,
+  volumeSnapshotContents,
+  volumeSnapshots,
+} from "../../k8s/api/snapshot_objects.ts";
 import { claimNamesOf } from "../../k8s/api/pods.ts";
 import { readClaimState } from "../diagnosis/claim_state.ts";
+import { readClusterState } from "../diagnosis/cluster_state.ts";
+import { explainNode } from "../diagnosis/overview.ts";
 import { explainClaim, type WhyAnswer } from "../diagnosis/why.ts";
 import { GROUP_SNAPSHOTS } from "../diagnosis/why_group_snapshot.ts";
 import { explainSnapshot, VOLUME_SNAPSHOTS } from "../diagnosis/why_snapshot.ts";
 import { requireTarget, type Target } from "../commands.ts";
 import type { Colours } from "../output.ts";
-import type { Session } from "../session.ts";
+import { LISTED, type Session } from "../session.ts";
 import { nothingWrongText, problemsText } from "./tables.ts";
 
 /** Explains what the argument names. @returns 0 @throws {StorageError} `NotFound` when nothing is left of it */
 export async function explain(session: Session): Promise<number> {
   const target = requireTarget(session.flags["CLAIM"]!, "CLAIM");
-  if (target.kind !== "volumesnapshot" && target.kind !== "volumegroupsnapshot") {
-    return await explainClaims(session, target);
+  switch (target.kind) {
+    case "node":
+      return await explainTheNode(session, target.name);
+    case "snapshot":
+    case "volumesnapshotcontent":
+      return await explainRequest(session, { kind: "volumesnapshot", ...await volumeSnapshotOf(session, target) });
+    case "volumesnapshot":
+    case "volumegroupsnapshot":
+      return await explainRequest(session, { ...session.subject, ...target });
+    default:
+      return await explainClaims(session, target);
   }
-  const { kind, name } = target;
-  const { client, driver, subject: { namespace } } = session;
+}
+
+/** Explains a node. */
+async function explainTheNode(session: Session, name: string): Promise<number> {
+  return await session.show(LISTED, async (now) => {
+    const answer = explainNode(await readClusterState(session.client, session.driver, now), name);
+    if (answer === undefined) throw new StorageError("NotFound", `why: there is no node ${name}`);
+    return { data: answer, text: ({ colours }) => answerText(answer, { colours, now }) };
+  });
+}
+
+/** Explains a VolumeSnapshot or a VolumeGroupSnapshot. */
+async function explainRequest(
+  session: Session,
+  { kind, namespace, name }: { kind: string; namespace: string; name: string },
+): Promise<number> {
+  const { client, driver } = session;
   const resource = kind === "volumesnapshot" ? volumeSnapshots : volumeGroupSnapshots;
   return await session.show([{ resource, selection: { namespace } }], async (now) => {
     const at = { driver, namespace, name, now };
@@ -39,6 +70,19 @@ export async function explain(session: Session): Promise<number> {
     if (error !== undefined) throw error;
     return { data: answer, text: ({ colours }) => answerText(answer, { colours, now }) };
   });
+}
+
+/** Returns the VolumeSnapshot of an LVMSnapshot, or of a content. @throws {StorageError} `NotFound` without any */
+async function volumeSnapshotOf(
+  { client }: Session,
+  { kind, name }: Target,
+): Promise<{ readonly namespace: string; readonly name: string }> {
+  const content = kind === "volumesnapshotcontent"
+    ? await client.get(volumeSnapshotContents, { name })
+    : (await client.list(volumeSnapshotContents)).items.find((one) => snapshotHandleOf(one) === name);
+  const { namespace, name: own } = content?.spec.volumeSnapshotRef ?? {};
+  if (namespace && own) return { namespace, name: own };
+  throw new StorageError("NotFound", `why: ${kind} ${name} belongs to no VolumeSnapshot`);
 }
 
 /** Explains a claim, or the claims of a pod or a volume one after the other. */

@@ -8,6 +8,8 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { type Pod, pods } from "../../k8s/api/objects.ts";
+import { PLUGIN_COMMANDS } from "../../plugin/commands.ts";
+import { volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
 import { snapshotIdOf } from "../../base/ids.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import type { LoggedRequest } from "../fake/cluster/api_server.ts";
@@ -79,7 +81,7 @@ Deno.test("denolith-view has the rights that reading subcommands and the complet
     await running;
   };
   for (const name of ["status", "nodes", "volumes", "snapshots", "orphans"]) await plugin([name]);
-  for (const name of ["data", "waiting", "volumesnapshot/cut"]) await plugin(["why", name]);
+  for (const name of ["data", "waiting", "volumesnapshot/cut", "node/n1"]) await plugin(["why", name]);
   await plugin(["forget-node", "n1"]);
   for (const flags of [["--to", "n2", "--dry-run"], ["--cancel"]]) await plugin(["move", "data", ...flags]);
   await plugin(["drain", "n1", "--dry-run"]);
@@ -88,7 +90,10 @@ Deno.test("denolith-view has the rights that reading subcommands and the complet
   await watch(1, "why", "volumesnapshot/cut");
   stage.addGroupSnapshot(["data"]);
   await watch(1, "why", "volumegroupsnapshot/both");
-  for (const words of [["why", ""], ["doctor", ""], ["why", "--namespace", ""]]) await plugin(["__complete", ...words]);
+  const kinds = Object.keys(PLUGIN_COMMANDS.why.argument.candidates.kinds).map((kind) => ["why", `${kind}/`]);
+  for (const words of [["why", ""], ["doctor", ""], ["why", "--namespace", ""], ...kinds]) {
+    await plugin(["__complete", ...words]);
+  }
   await watchPages(plugin, stage.volume()!.spec!.csi!.volumeHandle, async () => {
     const isWatched = () => requestsOf(stage).some(({ path, query }) => /events$/.test(path) && query.has("watch"));
     await waitFor("the watch of events", () => isWatched() || undefined);
@@ -101,6 +106,21 @@ Deno.test("denolith-view has the rights that reading subcommands and the complet
     }
   }
   assertEquals(usedPermissions("viewer", stage, openEbs, topoLvm), grantedPermissions("denolith-view"));
+});
+
+Deno.test("why explains a VolumeSnapshot also by the names of what was made for it", async () => {
+  await using stage = new Stage();
+  await setUp(stage);
+  const plugin = pluginOver(stage.cluster.api, { role: "viewer" });
+  const [content] = stage.cluster.api.objects(volumeSnapshotContents);
+  const expected = await plugin(["why", "volumesnapshot/cut"]);
+  assertMatch(expected.output, /volumesnapshot\/default\/cut is Ready/);
+  for (const target of [`snapshot/${content!.status!.snapshotHandle}`, `vsc/${content!.metadata.name}`]) {
+    const { output } = await plugin(["why", target, "-n", "elsewhere"]);
+    assertEquals(output.replace("elsewhere", "default"), expected.output, target);
+  }
+  const { status, errors } = await plugin(["why", "dsnap/v1-none"]);
+  assertEquals([status, errors], [1, "kubectl denolith: why: snapshot v1-none belongs to no VolumeSnapshot"]);
 });
 
 Deno.test("whoever may read little is told so, and which role allows more", async () => {

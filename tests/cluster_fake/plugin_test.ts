@@ -157,6 +157,55 @@ Deno.test("kubectl denolith volumes: --node and --namespace select", async () =>
   assertEquals(await count("-n", "sho"), 0);
 });
 
+Deno.test("kubectl denolith nodes, volumes, snapshots: names select, and one that is that of nothing ends with status 1", async () => {
+  await using s = await setUp();
+  await s.cluster.snapshots.create({ id: snapshotIdOf("cut"), name: "cut", source: s.id, cowSize: FULL_COW });
+  const listed = async (kind: string, ...args: string[]) => {
+    const { status, output, errors } = await s.plugin([kind, ...args, "-o", "json"]);
+    const rows = output === "" ? [] : JSON.parse(output)[kind];
+    return { status, errors, rows: rows.map(({ name, id }: { name?: string; id?: string }) => name ?? id) };
+  };
+  const found = (...rows: string[]) => ({ status: 0, errors: "", rows });
+  assertEquals(await listed("nodes", "n2"), found("n2"));
+  assertEquals(await listed("nodes", "n2", "n1"), found("n1", "n2"));
+  for (const name of ["db", "shop/db", "pv", s.id]) assertEquals(await listed("volumes", name), found(s.id), name);
+  assertEquals(await listed("snapshots", snapshotIdOf("cut")), found(snapshotIdOf("cut")));
+  assertEquals(await listed("nodes", "n1", "n9"), {
+    ...{ status: 1, errors: "kubectl denolith: nodes: there is no n9", rows: ["n1"] },
+  });
+  assertEquals(await listed("volumes", "db", "--node", "n2"), {
+    ...{ status: 1, errors: "kubectl denolith: volumes: there is no db on node n2", rows: [] },
+  });
+  assertEquals((await listed("volumes", "other/db")).status, 1);
+});
+
+Deno.test("kubectl denolith why node/NAME: has what is wrong on the node, and what it consists of", async () => {
+  await using s = await setUp();
+  s.machines.n1.allLvs()[0]!.lv.tags.clear();
+  await s.cluster.agent("n1").node.refresh();
+  await s.cluster.objects.waitFor(s.id, (volume) => volume?.status?.state === "Lost", { timeoutMs: 5_000 });
+  const why = async (name: string) =>
+    JSON.parse((await s.plugin(["why", name, "-o", "json"], { role: "viewer" })).output);
+  const one = await why("node/n1");
+  assertEquals([one.object, one.state], ["node/n1", "Alive"]);
+  assertEquals(one.problems.map(({ reason, object }: Record<string, string>) => `${reason} ${object}`), [
+    "Lost claim/shop/db",
+  ]);
+  const facts = Object.fromEntries(one.facts);
+  assertEquals([facts["Group data"], facts["Volumes"]], ["992 MiB of 1 GiB free, 3% used", "1 Lost"]);
+  const other = await why("no/n2");
+  assertEquals([other.problems, Object.keys(Object.fromEntries(other.facts))], [[], [
+    "Agent",
+    "Group data",
+    "Group fast",
+  ]]);
+  s.api.put(nodes, { metadata: { name: "n3" } });
+  const { output } = await s.plugin(["why", "node/n3"]);
+  assertMatch(output, /node\/n3 is NotReported\n\nINFO NodeWithoutAgent node\/n3\n {2}it has no LVMNode/);
+  const none = await s.plugin(["why", "lvmnode/n4"]);
+  assertEquals([none.status, none.errors], [1, "kubectl denolith: why: there is no node n4"]);
+});
+
 Deno.test("kubectl denolith status --watch: shows it again when an object changes, until it is interrupted", async () => {
   await using s = await setUp();
   const end = new AbortController();

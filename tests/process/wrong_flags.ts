@@ -78,6 +78,7 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly [value: string, a
   withdraw: [["a b", "must be the name of a disk in /dev/disk/by-id"]],
   remove: [["data/lv", "must be the UUID of a logical volume"]],
   CLAIM: [["deployment/x", "must be the name of a claim"], ["A", "must be the name"]],
+  NAME: [["a/b/c", "must be names of objects"], ["x,", "must be names", ""]],
   GROUP: [["a b", "must be the name of a volume group"], ["a/b", "must be the name"]],
   SHELL: [["tcsh", "must be bash, zsh"]],
 };
@@ -93,7 +94,7 @@ export interface WrongCommandLine {
 
 /** Right values of what a subcommand requires. */
 const REQUIRED: Readonly<Record<string, string>> = {
-  ...{ NODE: "n1", CLAIM: "c1", GROUP: "data", SHELL: "bash" },
+  ...{ NAME: "n1", NODE: "n1", CLAIM: "c1", GROUP: "data", SHELL: "bash" },
   "volume-groups": "data",
 };
 
