@@ -182,6 +182,27 @@ const STEPS: readonly [what: string, volume: LvmVolume, objects: Partial<MoveObj
     { copy: copy(LAST, { state: "Ready" }), snapshots: ["s"] },
     "wait: waits until snapshots s are deleted",
   ],
+  [
+    "a held volume of which somebody has a snapshot",
+    volume({ held: true, user: "a pod" }),
+    { copy: copy(FIRST, { has: idOf(0) }), snapshots: ["s"], isSnapshotted: true },
+    "release",
+  ],
+  [
+    "a complete copy of a volume of which somebody has a snapshot",
+    HELD,
+    { copy: copy(LAST, { state: "Ready" }), snapshots: ["s"], isSnapshotted: true },
+    "release",
+  ],
+  [
+    "a complete copy whose PersistentVolume is being replaced",
+    HELD,
+    {
+      self: move({ copyMode: "Online", persistentVolume: {} as never }),
+      ...{ copy: copy(LAST, { state: "Ready" }), snapshots: ["s"], isSnapshotted: true },
+    },
+    "wait: waits until snapshots s are deleted",
+  ],
   ["a complete copy", HELD, { copy: copy(LAST, { state: "Ready" }) }, "done"],
   [
     "a complete copy of a volume that was released since",
@@ -249,6 +270,7 @@ for (const [what, held, objects, expected] of STEPS) {
       copy: undefined,
       temporary: [],
       snapshots: [],
+      isSnapshotted: false,
       hasSpaceForSnapshot: true,
     };
     const step = nextCopyStep({
@@ -307,7 +329,13 @@ for (const [what, object, held, expected] of COPIES) {
 }
 
 Deno.test("nextCopyStep() says of a wait whether others have to end it", () => {
-  const start = { self: move({ copyMode: "Online" }), temporary: [], snapshots: [], hasSpaceForSnapshot: true };
+  const start = {
+    self: move({ copyMode: "Online" }),
+    temporary: [],
+    snapshots: [],
+    isSnapshotted: false,
+    hasSpaceForSnapshot: true,
+  };
   const rest = { volume: HELD, topologyKey: "k", persistentVolume: undefined, claim: undefined };
   const isBlocked = (held: LvmVolume, objects: Partial<MoveObjects>) => {
     const step = nextCopyStep({ ...start, ...rest, copy: undefined, ...objects }, held);

@@ -129,7 +129,7 @@ async function writesOf(
   } as unknown as ApiClient;
   const all: MoveObjects = {
     ...{ self: MOVE, volume: VOLUME, copy: READY, persistentVolume: PV, claim: {} as PersistentVolumeClaim },
-    ...{ snapshots: [], temporary: [], hasSpaceForSnapshot: true, topologyKey: "k", ...objects },
+    ...{ snapshots: [], temporary: [], isSnapshotted: false, hasSpaceForSnapshot: true, topologyKey: "k", ...objects },
   };
   await carryOut(step, all, {
     ...{ client, topologyKey: "k", parseGroups: parseGroupList, now: NOW },

@@ -68,6 +68,7 @@ const OBJECTS: MoveObjects = {
   claim: { metadata: { name: "c", uid: "u" }, spec: { volumeName: "pv" } } as PersistentVolumeClaim,
   snapshots: [],
   temporary: [],
+  isSnapshotted: false,
   hasSpaceForSnapshot: true,
   topologyKey: KEY,
 };

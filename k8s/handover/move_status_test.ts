@@ -69,7 +69,7 @@ function copy(
 const objects = (given: Partial<MoveObjects>): MoveObjects => ({
   ...{ self: move(), volume: volume({ held: false }), copy: undefined, persistentVolume: undefined },
   ...{ claim: { metadata: { name: "c", uid: "u" }, status: { phase: "Bound" } } as PersistentVolumeClaim },
-  ...{ snapshots: [], temporary: [], hasSpaceForSnapshot: true, topologyKey: "k", ...given },
+  ...{ snapshots: [], temporary: [], isSnapshotted: false, hasSpaceForSnapshot: true, topologyKey: "k", ...given },
 });
 const before = (given: Partial<MoveObjects>, step: MoveStep = WAIT, failure?: string) =>
   statusBefore(objects(given), step, { now: NOW, failure });

@@ -58,7 +58,7 @@ export function stateOf(next: MoveStep, move: LvmMove): MoveState {
   if (move.status?.persistentVolume !== undefined || step === "record") return "Switching";
   if (COPY_STEPS.includes(step)) return "Copying";
   if (step === "wait" && next.state !== undefined) return next.state;
-  return step === "hold" || step === "wait" ? "Holding" : "Pending";
+  return ["hold", "release", "wait"].includes(step) ? "Holding" : "Pending";
 }
 
 function nextForwardStep(objects: MoveObjects): MoveStep {

@@ -138,6 +138,7 @@ const STATES: readonly [step: MoveStep["do"], move: LvmMove, state: string][] = 
   ["begin removing", move(RECORD), "Removing"],
   ["wait", move({ ...RECORD, removing: true }, deleted), "Removing"],
   ["release", move({}, deleted), "Undoing"],
+  ["release", move(), "Holding"],
 ];
 
 for (const [step, object, state] of STATES) {

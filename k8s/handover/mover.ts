@@ -105,14 +105,14 @@ async function readObjects(
   const { volume } = objects;
   const isPrepared = volume !== undefined && isHeldFor(move, volume);
   const all = options.snapshots.list();
+  const remaining = all.filter(({ metadata }) => metadata.deletionTimestamp === undefined);
   const source = ownNode(move.spec.sourceNode, options);
   return {
     ...objects,
     copy,
     snapshots: blockingSnapshots(move, volume, all, { withTemporary: isPrepared }),
-    temporary: all.filter((object) =>
-      transferredVolumeOf(object) === copyIdOf(move) && object.metadata.deletionTimestamp === undefined
-    ),
+    isSnapshotted: blockingSnapshots(move, volume, remaining).length > 0,
+    temporary: remaining.filter((object) => transferredVolumeOf(object) === copyIdOf(move)),
     ...(volume !== undefined && { copyMode: chooseCopyMode(volume, source, move.spec) }),
     hasSpaceForSnapshot: volume !== undefined && hasSpaceForSnapshot(volume, source),
     topologyKey: options.topologyKey,

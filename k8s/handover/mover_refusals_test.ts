@@ -108,24 +108,39 @@ for (const [when, begunMove] of [["is replaced", SWITCHED], ["was replaced", rem
   });
 }
 
-Deno.test("a Mover waits for snapshots of a thick volume that somebody takes, and discards its own when it is held", async () => {
+/** Returns a snapshot of the volume. */
+const snapshot = (name: string, requestName: string, more: object = {}) =>
+  ({
+    metadata: { name, uid: name, ...more },
+    spec: { driverName: "d", requestName, nodeName: "a", sourceVolume: NAME },
+  }) as never;
+const DELETED = { deletionTimestamp: "2026-01-01T00:00:00Z" };
+
+Deno.test("a Mover releases a thick volume of which somebody takes a snapshot, and the move fails", async () => {
+  const theirs = `v1-${"e".repeat(32)}`;
+  await using s = await MoverHarness.start((s) => {
+    complete(s);
+    s.restore(lvmSnapshots, snapshot(theirs, "theirs"));
+  });
+  s.addMove({}, begun());
+  const { status } = await s.waitForState("Failed");
+  assertStringIncludes(status!.error!.message, `the origin of the snapshots ${theirs}; delete them first`);
+  assertEquals(s.volume?.spec.held, undefined);
+});
+
+Deno.test("a Mover waits for a snapshot that is being deleted, and discards its own when it is held", async () => {
   const own = transferSnapshotName(COPY, 0, 7);
-  const snapshot = (name: string, requestName: string, more: object = {}) =>
-    ({
-      metadata: { name, uid: name, ...more },
-      spec: { driverName: "d", requestName, nodeName: "a", sourceVolume: NAME },
-    }) as never;
+  const theirs = `v1-${"e".repeat(32)}`;
   await using s = await MoverHarness.start((s) => {
     complete(s);
     s.restore(lvmSnapshots, snapshot(snapshotIdOf(own), own));
-    s.restore(lvmSnapshots, snapshot(`v1-${"e".repeat(32)}`, "theirs"));
+    s.restore(lvmSnapshots, snapshot(theirs, "theirs", DELETED));
   });
   s.addMove({}, begun());
-  await s.waitForMessage(`waits until snapshots v1-${"e".repeat(32)} are deleted`);
+  await s.waitForMessage(`waits until snapshots ${theirs} are deleted`);
   assertEquals(s.calls, ["discard snapshot"]);
-  const deletionTimestamp = "2026-01-01T00:00:00Z";
-  s.restore(lvmSnapshots, snapshot(snapshotIdOf(own), own, { deletionTimestamp, finalizers: ["f"] }));
-  s.remove(lvmSnapshots, `v1-${"e".repeat(32)}`);
+  s.restore(lvmSnapshots, snapshot(snapshotIdOf(own), own, { ...DELETED, finalizers: ["f"] }));
+  s.remove(lvmSnapshots, theirs);
   await s.waitForMessage(`waits until snapshots ${snapshotIdOf(own)} are deleted`);
   assertEquals(s.calls, ["discard snapshot"], "one that is being deleted is not deleted again");
 });

@@ -124,6 +124,8 @@ export interface MoveObjects extends HandoverObjects<LvmMove> {
   readonly copy: LvmVolume | undefined;
   /** The names of the snapshots that keep the volume from deletion. */
   readonly snapshots: readonly string[];
+  /** Whether one of them is somebody's, and nobody deletes it. */
+  readonly isSnapshotted: boolean;
   /** The temporary snapshots from which the copy is filled, without those that are being deleted. */
   readonly temporary: readonly LvmSnapshot[];
   /** How the volume would be copied now; absent when that is not known. */

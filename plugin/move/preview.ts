@@ -203,7 +203,16 @@ export function plannedObjects(
 ): MoveObjects {
   const self = { metadata: { name: volume.metadata.name }, spec };
   const blocking = blockingSnapshots(self, volume, snapshots);
-  return { ...objects, self, volume, copy: undefined, snapshots: blocking, temporary: [], hasSpaceForSnapshot: false };
+  return {
+    ...objects,
+    self,
+    volume,
+    copy: undefined,
+    snapshots: blocking,
+    temporary: [],
+    isSnapshotted: false,
+    hasSpaceForSnapshot: false,
+  };
 }
 
 async function readSurroundings(

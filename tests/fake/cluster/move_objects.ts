@@ -97,6 +97,7 @@ export const START: MoveObjects = {
   snapshots: [],
   temporary: [],
   copyMode: { mode: "Offline" },
+  isSnapshotted: false,
   hasSpaceForSnapshot: true,
   topologyKey: KEY,
 };
