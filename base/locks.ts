@@ -54,6 +54,8 @@ export function groupSnapshotCreationLocks(id: GroupSnapshotId, sources: readonl
 /** A set of locks by key. */
 export class Locks {
   readonly #held = new Map<string, { mode: LockMode; holders: number; operation: string }>();
+  /** The ends of what runs by {@linkcode Locks.runYielding}, by its keys. */
+  readonly #yielding = new Map<string, Promise<unknown>>();
 
   /**
    * Runs `body` while it holds the locks, and then releases them in any case. When `body` fails because a command is still
@@ -68,7 +70,29 @@ export class Locks {
     requests: readonly LockRequest[],
     body: (release: (some: readonly LockRequest[]) => void) => Promise<T>,
   ): Promise<T> {
+    const yielding = () => requests.map(({ key }) => this.#yielding.get(key)).find((end) => end !== undefined);
+    for (let end = yielding(); end !== undefined; end = yielding()) await end;
     this.#acquire(operation, requests);
+    return await this.#runHolding(requests, body);
+  }
+
+  /**
+   * Runs `body` as {@linkcode Locks.run} does, for work that those need who come meanwhile: they wait for its end, unless one of
+   * its commands outlasts its deadline.
+   */
+  async runYielding(operation: string, requests: readonly LockRequest[], body: () => Promise<void>): Promise<void> {
+    this.#acquire(operation, requests);
+    const run = this.#runHolding(requests, body).finally(() => {
+      for (const { key } of requests) this.#yielding.delete(key);
+    });
+    for (const { key } of requests) this.#yielding.set(key, run.catch(() => {}));
+    await run;
+  }
+
+  async #runHolding<T>(
+    requests: readonly LockRequest[],
+    body: (release: (some: readonly LockRequest[]) => void) => Promise<T>,
+  ): Promise<T> {
     const held = new Set(requests);
     const release = (some: Iterable<LockRequest>) => this.#release([...some].filter((each) => held.delete(each)));
     let completion: Promise<unknown> | undefined;

@@ -88,3 +88,38 @@ Deno.test("Locks: a body releases some of its locks before it ends, once", async
   holder.release();
   await holder.done;
 });
+
+Deno.test("Locks: who needs what is being made waits for its end, and fails when a command of it outlasts its deadline", async () => {
+  const locks = new Locks();
+  const key = { key: "a", mode: "exclusive" } as const;
+  const order: string[] = [];
+  const made = Promise.withResolvers<void>();
+  const making = locks.runYielding("formatting", [key], () => made.promise);
+  const users = ["first", "second"].map((name) =>
+    locks.run(name, [key], () => Promise.resolve(void order.push(name))).catch(() => void order.push(`${name} Busy`))
+  );
+  await new Promise((resolve) => setTimeout(resolve));
+  assertEquals(order, []);
+  made.resolve();
+  await Promise.all([making, ...users]);
+  assertEquals(order.length, 2);
+
+  for (let turns = 0; turns < 12; turns++) {
+    const running = locks.runYielding("formatting", [key], () => Promise.resolve());
+    for (let turn = 0; turn < turns; turn++) await Promise.resolve();
+    assertEquals(await tryLock(locks, "a", "exclusive"), "ok", `${turns}`);
+    await running;
+  }
+
+  const command = Promise.withResolvers<void>();
+  const still = new StorageError("StillRunning", "still running", { completion: command.promise });
+  const end = Promise.withResolvers<void>();
+  const hanging = locks.runYielding("formatting", [key], () => end.promise);
+  const user = locks.run("stage", [key], () => Promise.resolve());
+  end.reject(still);
+  await assertRejects(() => hanging, StorageError, "still running");
+  await assertRejects(() => user, StorageError, "formatting of it is running");
+  command.resolve();
+  await new Promise((resolve) => setTimeout(resolve));
+  assertEquals(await tryLock(locks, "a", "exclusive"), "ok");
+});
