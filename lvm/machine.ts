@@ -31,6 +31,7 @@ import { VolumeFinder } from "./inventory/volume_finder.ts";
 import { Snapshots } from "./snapshots/snapshots.ts";
 import type { StagingWarning } from "./staging/formatting.ts";
 import { StagedVolumes } from "./staging/staged_volumes.ts";
+import { Formatter } from "./staging/formatter.ts";
 import { Staging } from "./staging/staging.ts";
 import {
   DEFAULT_SNAPSHOT_AUTOEXTEND,
@@ -146,6 +147,8 @@ export interface Machine {
   readonly groupSnapshots: GroupSnapshots;
   /** Stages and publishes volumes. */
   readonly staging: Staging;
+  /** Formats volumes before they are staged. */
+  readonly formatter: Formatter;
   /** Checks the health of volumes, groups and pools. */
   readonly health: HealthCheck;
   /** Knows what comes of changes of passphrases and volume keys. */
@@ -297,15 +300,17 @@ export function openMachine(options: MachineOptions): Machine {
     encryption: new Encryption(lvm, onErrorOf("changing the keys of a volume"), keyChanges),
     onWarning: (id, warning) => listener.onStagingWarning?.(id, warning),
   });
+  const onError = onErrorOf("formatting a new volume");
+  const formatter = new Formatter({ lvm, finder: volumeFinder, locks, staging, onError });
   const health = new HealthCheck({ lvm, volumes: volumeFinder, snapshots: snapshotFinder, keyChanges });
   const filesystems = new ReadOnlyFilesystems(exec, driver, onErrorOf("checking filesystems"));
   const contentSectors = contentSectorsOf(exec, {
     onRead: () => listener.onSectorsRead?.(),
     onError: onErrorOf("reading the sectors of volumes"),
   });
-  const workers = [limiter, copies, cowMonitor, differences, poolMonitor, trimmer, contentSectors, headers];
+  const workers = [formatter, limiter, copies, cowMonitor, differences, poolMonitor, trimmer, contentSectors, headers];
   const background = combineWorkers(reaper, workers);
-  const inUse = { staging, health, keyChanges, filesystems, contentSectors, limiter, trimmer, differences };
+  const inUse = { staging, formatter, health, keyChanges, filesystems, contentSectors, limiter, trimmer, differences };
   const finders = { volumeFinder, snapshotFinder };
   return {
     lvm,

@@ -5,6 +5,7 @@
  */
 
 import type { Copies } from "../../lvm/copies/copies.ts";
+import type { Formatter } from "../../lvm/staging/formatter.ts";
 import { defined } from "../../base/defined.ts";
 import { StorageError, truncate } from "../../base/error.ts";
 import type { CopyProgress } from "../../lvm/inventory/copying.ts";
@@ -64,6 +65,8 @@ export interface VolumeReconcilerOptions extends ReconcilerOptions<LvmVolume> {
   readonly heldVolumes: HeldVolumes;
   /** Imports LVs of others. */
   readonly importedVolumes: ImportedVolumes;
+  /** Formats volumes before they are staged. */
+  readonly formatter: Pick<Formatter, "formatSoon">;
   /** Copies the content of volumes that are created from a volume or snapshot. */
   readonly copies: Copies;
   /** Applies the IO limits of volumes to pods. */
@@ -245,11 +248,12 @@ export class VolumeReconciler {
       if (hasCurrentError(object)) return; // it failed, and the spec has not changed
       const { source } = volumeRequestOf(object, parseGroups);
       if (object.spec.copy !== undefined) this.#requireNoOlderLv(groups, source);
-      return await locks.run(
+      await locks.run(
         "creation",
         volumeCreationLocks(id, source),
         () => this.#reconciler.logged("create", object, () => this.#create(object, groups)),
       );
+      return this.#options.formatter.formatSoon(id);
     }
     const { volume } = found;
     if (object.status?.lvUUID === undefined) {

@@ -138,6 +138,21 @@ export class Lvm {
       });
   }
 
+  /**
+   * Waits until this client changes nothing.
+   *
+   * @returns false when none of its changes has ended for five seconds, or one outlasts its deadline
+   */
+  async becomesIdle(): Promise<boolean> {
+    while (this.#pendingChanges.size > 0) {
+      const count = this.#changeCount;
+      const changes = [...this.#pendingChanges].map((change) => Promise.allSettled([change]));
+      await withinDeadline(Promise.race(changes), CHANGES_WAIT_MS);
+      if (this.#changeCount === count) return false;
+    }
+    return true;
+  }
+
   /** Reports whether nothing was changed with this client since the report started. */
   isCurrent(groups: readonly VolumeGroup[]): boolean {
     return this.#changeCountAtStart.get(groups) === this.#changeCount && this.#pendingChanges.size === 0;

@@ -7,12 +7,19 @@
 
 import { defined } from "../../base/defined.ts";
 import { StorageError } from "../../base/error.ts";
-import type { SnapshotId, VolumeId } from "../../base/ids.ts";
+import { type SnapshotId, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import type { LocatedLv, LogicalVolume, VolumeGroup } from "../model/report.ts";
 import type { GroupMatcher, GroupPreference } from "../model/groups.ts";
 import type { IoLimits } from "../settings/io_limits.ts";
 import { describeLayout, describeLayoutOf, type Layout, roundLayout } from "../model/layout.ts";
-import { type ContentSource, type CopyGoal, describeSource, type Erasure, type VolumeTags } from "../model/tags.ts";
+import {
+  type ContentSource,
+  type CopyGoal,
+  describeSource,
+  type Erasure,
+  unmountedTag,
+  type VolumeTags,
+} from "../model/tags.ts";
 import { formatBytes, type SizeRange } from "../../base/size.ts";
 import type { FormatState } from "../settings/format.ts";
 import { poolNameIn, type ThinSpec } from "../pools/pool.ts";
@@ -33,6 +40,16 @@ export interface Volume {
   readonly group: VolumeGroup;
   /** True if a tag of the group records that the volume was in use. */
   readonly used: boolean;
+}
+
+/**
+ * Reports whether a volume never had data: nobody has mounted its filesystem, if there is one. An LV with a name that the driver
+ * did not give to it may have data: it is being imported, or an administrator gave it to the driver.
+ */
+export function isEmpty({ id, lv, used, tags: { format, source } }: Volume): boolean {
+  const isUnmounted = lv.tags.includes(unmountedTag(lv)) || format.state === "unformatted" ||
+    format.state === "formatting";
+  return !used && isUnmounted && source === undefined && lv.name.startsWith(volumeLvName(id));
 }
 
 /** A request for a volume. */

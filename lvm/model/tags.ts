@@ -39,6 +39,8 @@ const MKFS = "denolith.mkfs=";
 const UNSHARED = "denolith.shared=no";
 /** No pod may begin to use the volume. The whole tag. */
 export const HELD = "denolith.held";
+/** The beginning of the UUID of an LV whose filesystem was created before anybody mounted it. */
+const UNMOUNTED = "denolith.unmounted=";
 /** Its RAID images are to have checksums: without them, its lvcreate was interrupted. The whole tag. */
 export const INTEGRITY = "denolith.integrity";
 /** It is to have a cache: without one, its lvcreate was interrupted. The whole tag. */
@@ -286,15 +288,29 @@ export function markFormatState(from: FormatState, to: FormatState): string[] {
   return replaceTags([formatStateTag(from)], [formatStateTag(to)]);
 }
 
+/**
+ * Returns the tag of an LV whose filesystem was created before anybody mounted it. Without a record of use, the LV has no data.
+ * One to which an administrator copied the tags of another has another UUID.
+ */
+export function unmountedTag({ uuid }: { readonly uuid: string }): string {
+  return UNMOUNTED + uuid.slice(0, 6);
+}
+
 /** Returns arguments of lvchange that record whether nobody may begin to use a volume. */
 export function markHeld(held: boolean): string[] {
   return [held ? "--addtag" : "--deltag", HELD];
 }
 
-/** Returns arguments of lvchange by which the LV of a volume becomes that of another one, which has no content source. */
-export function markAdopted({ id, source }: VolumeTags, by: VolumeId): string[] {
+/**
+ * Returns arguments of lvchange by which the LV of a volume becomes that of another one, which has no content source, and no
+ * record of use yet.
+ *
+ * @param tags the tags of the LV
+ */
+export function markAdopted({ id, source }: VolumeTags, by: VolumeId, tags: readonly string[]): string[] {
   const sourceTags = source === undefined ? [] : [`${SOURCE}${describeSource(source, ":")}`];
-  return replaceTags([VOLUME + id, ...sourceTags], [VOLUME + by]);
+  const outdated = tags.filter((tag) => tag.startsWith(UNMOUNTED));
+  return replaceTags([VOLUME + id, ...sourceTags, ...outdated], [VOLUME + by]);
 }
 
 /** Returns the tags of a new temporary snapshot, from which a volume is copied. */
@@ -352,12 +368,12 @@ export function parseSnapshotTags(driver: string, tags: readonly string[]): Snap
 /**
  * Returns arguments of lvchange that mark the LV of a volume as deleted. In a full metadata area, tags must get shorter.
  *
- * @param tags the tags of the LV: what was erased before an administrator rescued it has data again
+ * @param tags the tags of the LV: one that an administrator rescues has data, whatever was erased of it before
  */
 export function markVolumeDeleted(id: VolumeId, format: FormatState, tags: readonly string[] = []): string[] {
-  const erased = tags.filter((tag) => tag.startsWith(ERASED));
+  const outdated = tags.filter((tag) => tag.startsWith(ERASED) || tag.startsWith(UNMOUNTED));
   const added = [DELETED + id, ...(format.luks === undefined ? [] : [ENCRYPTED])];
-  return replaceTags([VOLUME + id, formatStateTag(format), ...erased], added);
+  return replaceTags([VOLUME + id, formatStateTag(format), ...outdated], added);
 }
 
 /** Returns arguments of lvchange that mark the LV of a snapshot as deleted. */

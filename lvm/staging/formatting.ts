@@ -34,7 +34,7 @@ import {
 import { missingXfsFeatures, xfsKernelOptions } from "../settings/mkfs_defaults.ts";
 import { readKernelRelease } from "../host/device_bytes.ts";
 import type { Lvm } from "../client/client.ts";
-import { formatStateTag, markFormatState } from "../model/tags.ts";
+import { formatStateTag, markFormatState, unmountedTag } from "../model/tags.ts";
 import { lvPath } from "../model/report.ts";
 import type { FormatState } from "../settings/format.ts";
 import type { StagedVolumes } from "./staged_volumes.ts";
@@ -117,11 +117,17 @@ function furtherSignatures({ type }: RecordedFilesystem, others: readonly Signat
 export async function recordFormatState(
   lvm: Lvm,
   volume: Volume,
-  { from, to, isKnown = false }: { readonly from: FormatState; readonly to: FormatState; readonly isKnown?: boolean },
+  { from, to, isKnown = false, isUnmounted = false }: {
+    readonly from: FormatState;
+    readonly to: FormatState;
+    readonly isKnown?: boolean;
+    readonly isUnmounted?: boolean;
+  },
 ): Promise<void> {
   const { group, lv } = volume;
   const selection = isKnown ? { uuid: lv.uuid, tags: [formatStateTag(from)] } : undefined;
-  const command = lvchangeTags(markFormatState(from, to), lvPath(volume), selection);
+  const changes = [...markFormatState(from, to), ...(isUnmounted ? ["--addtag", unmountedTag(lv)] : [])];
+  const command = lvchangeTags(changes, lvPath(volume), selection);
   await (isKnown ? lvm.changeKnown(group, command) : lvm.change(group, command));
 }
 
@@ -144,22 +150,26 @@ export interface VolumeFilesystem {
 /**
  * Makes the filesystem of a volume ready to be mounted, and records that it is there. When that is interrupted, it is done again.
  *
- * @param options with the next step, and a directory that only the driver uses, at which the filesystem may be mounted for a moment
+ * @param options with the next step, a directory that only the driver uses, at which the filesystem may be mounted for a moment,
+ * and whether nobody is to mount it now
  * @returns whether it is known to fill its device
  * @throws {StorageError} `FailedPrecondition` when mkfs creates another filesystem than the requested one, or when it is damaged
  */
 export async function completeFilesystem(
   lvm: Lvm,
-  options: VolumeFilesystem & { readonly step: FormatStep; readonly scratch: string },
+  options: VolumeFilesystem & { readonly step: FormatStep; readonly scratch: string; readonly isUnmounted?: boolean },
 ): Promise<boolean> {
-  const { volume, devicePath, staged, step, scratch } = options;
+  const { volume, devicePath, staged, step, scratch, isUnmounted = false } = options;
   const { filesystem, warning } = step;
   if (warning !== undefined) options.warn(warning);
   if (step.do === "make") {
-    await makeFilesystem(lvm, volume, filesystem, devicePath);
+    await makeFilesystem(lvm, volume, filesystem, { devicePath, isUnmounted });
     staged.setCreated(volume);
     return true;
   }
+  const isNew = step.do === "check" && !volume.used && volume.lv.tags.includes(unmountedTag(volume.lv)) &&
+    staged.isCreated(volume);
+  if (isNew) return true; // nobody has mounted it
   if (step.do === "renew") {
     await changeUuid(lvm.exec, { ...filesystem, device: devicePath, scratch: `${scratch}/copy-${volume.lv.name}` });
     await recordFormatState(lvm, volume, { from: filesystem, to: { ...filesystem, state: "formatted" } });
@@ -238,7 +248,12 @@ export async function resizeStaged(exec: Exec, filesystem: VolumeFilesystem): Pr
  *
  * @throws {StorageError} `FailedPrecondition` when mkfs creates another filesystem than the requested one
  */
-async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFilesystem, path: string): Promise<void> {
+async function makeFilesystem(
+  lvm: Lvm,
+  volume: Volume,
+  formatting: RecordedFilesystem,
+  { devicePath: path, isUnmounted }: { readonly devicePath: string; readonly isUnmounted: boolean },
+): Promise<void> {
   const { type, uuid } = formatting;
   const requested = parseMkfsOptions(type, volume.tags.mkfsOptions.join(" "));
   const options = [...await kernelOptions(lvm.exec, type, requested), ...requested];
@@ -249,7 +264,7 @@ async function makeFilesystem(lvm: Lvm, volume: Volume, formatting: RecordedFile
     const created = await readSignatures(lvm.exec, path);
     const isRequested = created.length > 0 && created.every((signature) => isOf(formatting, signature));
     if (!isRequested) throw creationError(command, formatting, created);
-    await recordFormatState(lvm, volume, { from: formatting, to: { ...formatting, state: "formatted" } });
+    await recordFormatState(lvm, volume, { from: formatting, to: { ...formatting, state: "formatted" }, isUnmounted });
   });
 }
 

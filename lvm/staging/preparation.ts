@@ -18,6 +18,7 @@ import {
   readSignatures,
   refuseWrites,
   requireBlank,
+  type Signature,
   verifyDevice,
   wipeSignatures,
 } from "../host/device.ts";
@@ -45,6 +46,8 @@ export interface StageRequest extends StageTarget {
   readonly volumes: VolumeFinder;
   /** Opens encrypted volumes. */
   readonly encryption: Encryption;
+  /** False if it is not mounted yet, so that its use is not recorded; true by default. */
+  readonly isUse?: boolean;
 }
 
 /** A volume that may be mounted. */
@@ -107,14 +110,14 @@ async function findKnown(
  * @param known its device, if the volume is known from an earlier report that the kernel confirmed
  */
 async function prepare(request: StageRequest, volume: Volume, known?: LocatedDevice): Promise<PreparedVolume> {
-  const { lvm, volumes: { driver }, mounts, encryption, passphrase, previous, volumeKey } = request;
+  const { lvm, volumes: { driver }, mounts, encryption, passphrase, previous, volumeKey, isUse = true } = request;
   const content = contentDevice(volume.lv);
   const { devicePath } = content;
   const mounted = requireStageable(volume, content, request);
   if (mounted === "staged") return { volume, devicePath, isStaged: true };
   const device = known ?? await verifyDevice(lvm.exec, volume.lv);
   const isKnown = known !== undefined;
-  let isUseRecorded = volume.used;
+  let isUseRecorded = volume.used || !isUse;
   const recordUse = async () => {
     if (!isUseRecorded) await addUsedTag(lvm, driver, volume, isKnown);
     isUseRecorded = true;
@@ -139,10 +142,11 @@ async function beginStep(
 ): Promise<FormatStep> {
   const { exec } = lvm;
   if (device.readOnly) await setReadOnly(exec, volume, { path: device.path, readOnly: false });
-  if (format.state !== "unformatted") await recordUse();
+  const signatures: Signature[] = [];
+  const read = async () => void signatures.push(...await readSignatures(exec, device.path));
   // what is to be formatted is read with more care, and a renewal goes on whatever it has changed
-  const isNeeded = format.state !== "unformatted" && format.state !== "renewing";
-  const signatures = isNeeded ? await readSignatures(exec, device.path) : [];
+  if (format.state === "renewing") await recordUse();
+  else if (format.state !== "unformatted") await allDone([recordUse(), read()]);
   const step = nextFormatStep(format, { ...device, signatures }, crypto.randomUUID());
   if (step.do === "refuse") throw step.error;
   if (step.first === "wipe") await wipeSignatures(exec, device.path);

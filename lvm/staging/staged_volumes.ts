@@ -38,6 +38,12 @@ export class StagedVolumes {
     this.#update(volume, { filled: { bytes: volume.lv.size } });
   }
 
+  /** Reports whether the filesystem of a volume is one that this process created, and has not resized. */
+  isCreated({ id, lv }: Volume): boolean {
+    const memory = this.#memories.get(id);
+    return memory?.lvUuid === lv.uuid && memory.filled?.bytes === lv.size && memory.filled.blocks === undefined;
+  }
+
   /**
    * Remembers that the filesystem of a volume was resized by this process, and fills its LV.
    *

@@ -128,6 +128,22 @@ export class Staging {
   }
 
   /**
+   * Formats a volume that is to have a filesystem, and has no data. The volume is not in use afterwards.
+   *
+   * @throws {StorageError} those of {@linkcode stage}
+   */
+  async format(id: VolumeId): Promise<void> {
+    const { lvm, volumes, staged, scratch } = this.#options;
+    const access = { kind: "mount", flags: [] } as const;
+    const request = { lvm, volumes, encryption: this.#encryption, mounts: [], path: "", access, isUse: false };
+    const { volume, devicePath, step } = await prepareVolume(request, id);
+    const { format } = volume.tags;
+    if (step?.do !== "make" || format.state === "raw") return;
+    const filesystem = { volume, devicePath, type: format.type, path: "", staged, warn: () => {} };
+    await completeFilesystem(lvm, { ...filesystem, step, scratch, isUnmounted: true });
+  }
+
+  /**
    * Undoes {@linkcode stage}. A volume that is not staged is unstaged already. The directory belongs to the caller.
    *
    * @throws {StorageError} `InUse` while the mount, or an encrypted volume elsewhere, is in use; `FailedPrecondition` when

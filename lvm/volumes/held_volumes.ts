@@ -70,7 +70,7 @@ export class HeldVolumes {
     const user = await this.userOf(from);
     if (user !== undefined) throw new StorageError("Unavailable", `${operation}: ${user} uses it`);
     const { volume } = found;
-    await lvm.changeTags(volume, markAdopted(volume.tags, id));
+    await lvm.changeTags(volume, markAdopted(volume.tags, id, volume.lv.tags));
   }
 }
 

@@ -10,12 +10,12 @@
 
 import { ignoreStorageError, StorageError, type StorageErrorOptions } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
-import type { Volume, VolumeRequest, VolumeState } from "../inventory/volume.ts";
+import { isEmpty, type Volume, type VolumeRequest, type VolumeState } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags, type Selection } from "../model/commands.ts";
 import { lvPath, type VolumeGroup } from "../model/report.ts";
 import { type VolumeId, volumeLvName } from "../../base/ids.ts";
-import { formatStateTag, markVolumeDeleted, OWNER, usedTag, VOLUME } from "../model/tags.ts";
+import { formatStateTag, markVolumeDeleted, OWNER, unmountedTag, usedTag, VOLUME } from "../model/tags.ts";
 import { copiesInProgress } from "../inventory/copying.ts";
 import { type Candidate, isSelected, selectCandidates } from "../model/groups.ts";
 import type { KnownReport } from "../client/known_report.ts";
@@ -101,14 +101,6 @@ export function isOutdated({ kind }: StorageError): boolean {
   return ["NoSpace", "AlreadyExists", "NotFound", "FailedPrecondition"].includes(kind);
 }
 
-/**
- * Reports whether nothing was ever written to a volume. An LV with a name that the driver did not give to it may have data: it is
- * being imported, or an administrator gave it to the driver.
- */
-export function isEmpty({ id, lv, used, tags: { format, source } }: Volume): boolean {
-  return !used && format.state === "unformatted" && source === undefined && lv.name.startsWith(volumeLvName(id));
-}
-
 /** Returns what a volume is as long as nobody changes it, or makes something that depends on it. */
 export function selectionOf(driver: string, { id, lv, tags }: Volume): Selection {
   return {
@@ -120,8 +112,14 @@ export function selectionOf(driver: string, { id, lv, tags }: Volume): Selection
 
 /** Returns what an empty volume is as long as it is empty: {@linkcode selectionOf}, and nobody has used it. */
 function emptySelectionOf(driver: string, volume: Volume): Selection {
-  const { id, lv: { uuid } } = volume;
-  return { ...selectionOf(driver, volume), withoutGroupTag: usedTag(driver, id, uuid) };
+  const { id, lv } = volume;
+  const { tags = [], ...selection } = selectionOf(driver, volume);
+  const isFormatted = lv.tags.includes(unmountedTag(lv));
+  return {
+    ...selection,
+    tags: isFormatted ? [...tags, unmountedTag(lv)] : tags,
+    withoutGroupTag: usedTag(driver, id, lv.uuid),
+  };
 }
 
 /**

@@ -12,7 +12,13 @@ import { ignoring, lateCompletion, StorageError } from "../../base/error.ts";
 import { closeMapping, contentDevice } from "../encryption/mapping.ts";
 import { sleep, systemClock } from "../../base/clock.ts";
 import { type VolumeId, volumeLvName } from "../../base/ids.ts";
-import { type CapacityRequest, requireCompatible, type Volume, type VolumeRequest } from "../inventory/volume.ts";
+import {
+  type CapacityRequest,
+  isEmpty,
+  requireCompatible,
+  type Volume,
+  type VolumeRequest,
+} from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { type FreshReport, type Lvm, requirePvs } from "../client/client.ts";
 import { type Candidate, type GroupCapacity, groupCapacity, selectCandidates } from "../model/groups.ts";
@@ -30,7 +36,7 @@ import { deletedLvs, looseCaches } from "../inventory/leftovers.ts";
 import { createThick, extendThick, volumeCommand } from "./thick_volumes.ts";
 import { isThin, type ThinSpec, withPools, withSpaceFor } from "../pools/pool.ts";
 import { extendThin, prepareThinPool, type ThinContext } from "./thin_volumes.ts";
-import { deleteKnown, inUseError, isEmpty, isOutdated, knownGroupFor, removeEmpty } from "./known_volumes.ts";
+import { deleteKnown, inUseError, isOutdated, knownGroupFor, removeEmpty } from "./known_volumes.ts";
 import { removeMissingVolume } from "../deletion/missing_thin.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 

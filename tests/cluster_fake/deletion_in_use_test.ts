@@ -20,6 +20,7 @@ import { readNodeObjects } from "../../plugin/node_removal/plan.ts";
 import { wakeWaitingDeletions } from "../../k8s/service/waiting_work.ts";
 import { lvmVolumes, REMOVE_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import { snapshotIdOf, type VolumeId } from "../../base/ids.ts";
+import type { Command } from "../../lvm/exec.ts";
 import { Locks } from "../../base/locks.ts";
 import { waitUntil } from "../fake/cluster/control_plane.ts";
 import { interceptClient } from "../fake/cluster/intercepted_client.ts";
@@ -181,7 +182,9 @@ Deno.test("a deletion is woken by the end of the copy that prevented it", async 
   await using s = await setUp();
   const id = await s.addReleased("pvc-1");
   const gate = Promise.withResolvers<void>();
-  s.machine.fault = ({ program }) => program === "dd" ? gate.promise.then(() => undefined) : undefined;
+  const isCopy = ({ program, args }: Command) =>
+    program === "dd" && args.some((arg) => arg.startsWith("of=/dev/mapper/"));
+  s.machine.fault = (command) => isCopy(command) ? gate.promise.then(() => undefined) : undefined;
   const copy = s.cluster.volumes.create(
     request("pvc-2", { range: { required: 32n << 20n }, source: { kind: "volume", id } }),
     ANYWHERE,

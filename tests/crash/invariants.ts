@@ -132,14 +132,14 @@ function isNodeMount({ lv, root }: FakeMount): boolean {
 }
 
 /**
- * Before the first use of a volume, the use is recorded in a tag of its group. Before mkfs writes, its UUID is recorded
+ * Before the first mount or write of a pod, the use is recorded in a tag of the volume's group. Before mkfs writes, its UUID is recorded
  * in a tag of the LV, and before the first mount, that mkfs has ended.
  */
 function usedBeforeRecorded(machine: FakeMachine, group: FakeGroup, lv: FakeLv): string[] {
   const tags = [...lv.tags];
   const id = tagValue(tags, VOLUME);
   if (id === undefined || !lv.name.startsWith("vol-")) return []; // it is being imported: nobody uses it
-  const { name, uuid, content: { zeroHead, signatures } } = lv;
+  const { name, uuid, content: { zeroHead, signatures, data } } = lv;
   const mounts = machine.mounts.filter((mount) =>
     mount.lv !== undefined && [lv, lv.mapping].includes(mount.lv) && !mount.target.includes("/copy-")
   );
@@ -153,8 +153,10 @@ function usedBeforeRecorded(machine: FakeMachine, group: FakeGroup, lv: FakeLv):
     { state: luks?.state ?? content.state, recorded: luks ?? content, signatures, isWritten },
     ...(luks === undefined ? [] : [insideOf(lv, content, isCopy)]),
   ];
-  if ((isWritten || mounts.length > 0) && ![...group.tags].some((tag) => tag.endsWith(`:${id}:${uuid}`))) {
-    found.push(`${name} is ${isWritten ? "written to" : "mounted"}, and its use is not recorded`);
+  // a filesystem may be created ahead, without anybody's data
+  const isInUse = luks === undefined && content.state !== "raw" ? !isCopy && data.size > 0 : isWritten;
+  if ((isInUse || mounts.length > 0) && ![...group.tags].some((tag) => tag.endsWith(`:${id}:${uuid}`))) {
+    found.push(`${name} is ${isInUse ? "written to" : "mounted"}, and its use is not recorded`);
   }
   for (const { state, recorded, signatures, isWritten } of layers) {
     if (isWritten && ["wanted", "unformatted"].includes(state)) {
@@ -207,12 +209,13 @@ function overallocatedPools({ lvs, extentSize }: FakeGroup): string[] {
   });
 }
 
-/** Data of a deleted LV cannot be read from a new one, unless its volume is not to be erased. */
+/** Data of a deleted LV cannot be read from a new one, unless its volume is not to be erased. A new filesystem has none. */
 function readableDeletedData({ lvs, residualData, residualSignatures }: FakeGroup): string[] {
   const pools = lvs.filter(({ thinPool }) => thinPool !== undefined && !thinPool.zeroes);
   const readable = [...residualData, ...pools.flatMap(({ thinPool }) => [...thinPool!.residualData])];
   const leaked = lvs.flatMap(({ thinPool }) => [...thinPool?.leaked?.data ?? []]);
-  const filesystems = residualSignatures.map(({ type, uuid }) => `${uuid}, ${type}`);
+  const mounted = residualSignatures.filter(({ wasMounted }) => wasMounted);
+  const filesystems = mounted.map(({ type, uuid }) => `${uuid}, ${type}`);
   const found = [...readable, ...leaked, ...filesystems].filter((name) => !name.startsWith(KEPT));
   return found.length > 0 ? [`the free space shows ${found}`] : [];
 }

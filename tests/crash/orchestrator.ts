@@ -14,6 +14,8 @@ import { Lvm } from "../../lvm/client/client.ts";
 import { StorageError } from "../../base/error.ts";
 import { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
 import { ImportedVolumes } from "../../lvm/volumes/imported_volumes.ts";
+import { StagedVolumes } from "../../lvm/staging/staged_volumes.ts";
+import { Staging } from "../../lvm/staging/staging.ts";
 import type { Exec } from "../../lvm/exec.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine/machine.ts";
 import type { Acknowledged } from "./invariants.ts";
@@ -30,6 +32,7 @@ export interface Csi {
 /** What a step may call: a driver, and what its agent does in a cluster. */
 export interface StepCalls extends Csi {
   readonly imports: ImportedVolumes;
+  readonly staging: Pick<Staging, "format">;
   /** Waits until the driver does nothing in the background. */
   readonly idle: () => Promise<void>;
 }
@@ -94,8 +97,12 @@ export class Orchestrator {
   constructor(exec: Exec, folder: string) {
     this.#services = startDriverServices(exec, folder);
     const finder = new VolumeFinder({ driver: DRIVER });
-    const imports = new ImportedVolumes({ lvm: new Lvm(exec), finder, onChange: () => {} });
-    this.#calls = { ...inProcessCalls(this.#services), imports, idle: () => this.#services.background.idle() };
+    const lvm = new Lvm(exec);
+    const imports = new ImportedVolumes({ lvm, finder, onChange: () => {} });
+    const staged = new StagedVolumes();
+    const staging = new Staging({ lvm, volumes: finder, mountRoots: [folder], scratch: folder, staged });
+    const idle = () => this.#services.background.idle();
+    this.#calls = { ...inProcessCalls(this.#services), imports, staging, idle };
   }
 
   /**

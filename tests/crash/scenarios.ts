@@ -122,6 +122,16 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     const steps = [volume.create(), volume.delete()];
     return { steps, cleanup: steps, state: volume.state };
   },
+  "ext4, formatted before it is staged": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, mountCapability("ext4"));
+    const { steps: [create, ...others], ...lifecycle } = volume.lifecycle([]);
+    return { ...lifecycle, steps: [create!, volume.format(), ...others] };
+  },
+  "xfs, formatted and never used": (machine, folder) => {
+    const volume = new VolumeSteps(machine, folder, mountCapability("xfs"), 320n);
+    const steps = [volume.create(), volume.format(), volume.delete()];
+    return { steps, cleanup: [volume.create(), volume.delete()], state: volume.state };
+  },
   "ext4, encrypted, grown while in use": (machine, folder) => {
     const volume = new VolumeSteps(machine, folder, mountCapability("ext4"), 48n, { encryption: "luks2" });
     return volume.lifecycle([

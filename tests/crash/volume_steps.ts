@@ -5,7 +5,7 @@
  */
 
 import { assert, assertEquals } from "@std/assert";
-import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
+import { snapshotIdOf, type VolumeId, volumeIdOf } from "../../base/ids.ts";
 import type { Capability } from "../contract/helpers/host.ts";
 import { contentOf, ownerOf } from "../fake/machine/luks.ts";
 import type { FakeLv, FakeMachine } from "../fake/machine/machine.ts";
@@ -75,6 +75,11 @@ export class VolumeSteps {
     const { cleanup } = this.lifecycle([]);
     const steps = [this.create(), this.stage(), this.write(), copy, this.deleteCopy(), this.unstage(), this.delete()];
     return { steps, cleanup, state: this.state };
+  }
+
+  /** Formats the volume before it is staged, as an agent does. */
+  format(): Step {
+    return { name: "format", run: ({ staging }) => staging.format(this.state.volumeId as VolumeId) };
   }
 
   create(): Step {

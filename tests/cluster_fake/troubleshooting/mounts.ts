@@ -6,7 +6,7 @@
 
 import { persistentVolumes } from "../../../k8s/api/objects.ts";
 import { newUuid } from "../../fake/machine/machine.ts";
-import { machineWith, MiB } from "../../fake/cluster/volume_cluster.ts";
+import { machineWith, MiB, waitUntilFormatted } from "../../fake/cluster/volume_cluster.ts";
 import type { ClaimFixture } from "../../fake/cluster/whole_cluster.ts";
 import { type Chapter, once, type Play } from "./case.ts";
 import type { Stage } from "./stage.ts";
@@ -16,6 +16,7 @@ function mounting(prepare: (stage: Stage) => unknown, claim: ClaimFixture = {}):
   return async (stage) => {
     await stage.start({ machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } });
     await stage.bindClaim(claim);
+    await waitUntilFormatted(stage.machine);
     await prepare(stage);
     await stage.startPod();
   };
@@ -55,8 +56,11 @@ const FOREIGN = [{ type: "xfs", uuid: "11111111-2222-3333-4444-555555555555" }];
 
 /** The cases of unexpected data. */
 export const UNEXPECTED_DATA: readonly Play[] = [
-  mounting(({ lv }) => lv.content.signatures.push(...FOREIGN)),
-  mounting(({ lv }) => lv.content.zeroHead = false),
+  mounting(({ lv }) => lv.content.signatures = FOREIGN),
+  mounting(({ lv }) => {
+    const tags = [...lv.tags].filter((tag) => !tag.startsWith("denolith.fs="));
+    lv.tags = new Set([...tags, "denolith.fs=wanted:ext4"]); // what an administrator sets to have it formatted again
+  }),
   mounting(async (stage) => {
     await useOnce(stage);
     stage.lv.content.signatures = FOREIGN;
@@ -163,7 +167,12 @@ export const MOUNTS: Chapter = {
           : undefined;
     }),
     VolumeUnreadable: mounting((stage) => stage.lv.createdAt = -1),
-    WrongMkfsOptions: mounting(({ machine }) => machine.host.mke2fsConf.set("ext4", [])),
+    WrongMkfsOptions: async (stage) => {
+      await stage.start();
+      stage.machine.host.mke2fsConf.set("ext4", []);
+      await stage.bindClaim();
+      await stage.startPod();
+    },
     NotActive: mounting(async (stage) => {
       await useOnce(stage);
       stage.lv.active = false;

@@ -13,7 +13,7 @@ import type { LockRequest } from "../../../base/locks.ts";
 import { FakeCluster } from "./node_cluster.ts";
 import { waitUntil } from "./control_plane.ts";
 import type { FakeLv } from "../machine/machine.ts";
-import { machineWith, MiB } from "./volume_cluster.ts";
+import { machineWith, MiB, waitUntilFormatted } from "./volume_cluster.ts";
 import { namedRequest } from "../request.ts";
 
 /** The name of the cluster's only node. */
@@ -24,6 +24,7 @@ export async function startSnapshotCluster({ free = 1n << 30n } = {}) {
   const machine = machineWith({ data: free });
   const cluster = await FakeCluster.start({ [NODE]: machine });
   const source = (await cluster.volumes.create(namedRequest("pvc-1", 32n * MiB), { preferred: [] })).id;
+  await waitUntilFormatted(machine);
   return {
     machine,
     cluster,

@@ -11,6 +11,7 @@ import { type ErrorKind, StorageError } from "../../../base/error.ts";
 import type { FakeCluster } from "./node_cluster.ts";
 import { FakeMachine } from "../machine/machine.ts";
 import { namedRequest } from "../request.ts";
+import { waitUntil } from "../wait_until.ts";
 
 /** A mebibyte in bytes. */
 export const MiB = 1n << 20n;
@@ -47,4 +48,10 @@ export function onlyObject(cluster: FakeCluster): LvmVolume {
   const [object, ...more] = cluster.api.objects(lvmVolumes);
   assertEquals(more, []);
   return object!;
+}
+
+/** Waits until the agent has formatted the new volumes of its machine, which it does in the background. */
+export async function waitUntilFormatted(machine: FakeMachine): Promise<void> {
+  const isUnformatted = (tag: string) => /^denolith\.fs=(?:wanted|formatting):/.test(tag);
+  await waitUntil(() => !machine.allLvs().some(({ lv }) => [...lv.tags].some(isUnformatted)), "the filesystems");
 }

@@ -8,8 +8,8 @@
 export interface DeviceContent {
   /** True if the first 4 KiB are zeros. */
   zeroHead: boolean;
-  /** The signatures that libblkid finds. */
-  signatures: { type: string; uuid: string }[];
+  /** The signatures that libblkid finds, and whether it is of a filesystem that was mounted. */
+  signatures: { type: string; uuid: string; wasMounted?: true }[];
   /** The size of the filesystem in bytes. */
   filesystemBytes: bigint;
   /** The size of the blocks of an ext2, ext3 or ext4, or of the sectors of an xfs, in bytes. */

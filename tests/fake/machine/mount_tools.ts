@@ -122,6 +122,7 @@ export function mount(machine: FakeMachine, args: readonly string[]): Output {
   if (isFixed && isFilesystemReadOnly(mounts[0]!)) readOnly = true;
   if (!readOnly) { for (const mount of mounts) mount.filesystemReadOnly = false; }
   lv.content.isClean = false;
+  for (const signature of lv.content.signatures) signature.wasMounted = true;
   const filesystemReadOnly = readOnly && mounts.every(isFilesystemReadOnly);
   const deviceNumber = type === "btrfs" ? "0:42" : `253:${lv.minor}`;
   const shownSource = twin === undefined ? source : devicePath(ownerOf(machine, twin).group, twin);
