@@ -206,17 +206,18 @@ export class RemoteObjects<T extends AgentManaged> {
     { metadata: { name }, spec: { nodeName } }: T,
     options?: { cause: unknown },
   ): StorageError {
+    const did = this.#objects.get(name)?.status?.state === "Pending" ? "begun, and not ended" : "not answered";
     const [reason, why] = this.#options.agents?.isSilent(nodeName)
       ? ["AgentSilent", `the agent of node ${nodeName} has not reported for minutes; see its log`] as const
       : this.hasAgent(nodeName)
       ? [
         "AgentDoesNotAnswer",
-        `the agent of node ${nodeName} has not answered within ${this.#options.waitMs / 1000} s; see its log`,
+        `the agent of node ${nodeName} has ${did} within ${this.#options.waitMs / 1000} s; see its log`,
       ] as const
       : ["NodeGone", `node ${nodeName} has no agent of the driver (no LVMNode ${nodeName})`] as const;
     return new StorageError(
       "Unavailable",
-      `${operation} ${this.#describe(name)}: ${why}. The operation continues when the agent is back`,
+      `${operation} ${this.#describe(name)}: ${why}. The operation continues, at the latest when the agent is back`,
       { ...options, reason },
     );
   }

@@ -150,12 +150,18 @@ Deno.test("a snapshot that is not taken yet keeps its volume; one that failed, a
   await s.cluster.restartController({ waitMs: 50 });
   await assertFailsWith("Unavailable", s.cluster.snapshots.create(s.request()), "has not answered within 0.05 s");
   await assertFailsWith("InUse", s.cluster.volumes.delete(s.source), "not taken yet");
-  for (const status of [{ state: "Failed" }, { state: "Lost", lvUUID: "was" }] as const) {
+  const setStatus = async (status: LvmSnapshot["status"] & object) => {
     await s.cluster.client.patch(lvmSnapshots, { name: snapshotIdOf("cut") }, {
       merge: { status },
       subresource: "status",
     });
     await s.cluster.snapshotObjects.waitFor(snapshotIdOf("cut"), (object) => object?.status?.state === status.state);
+  };
+  await setStatus({ state: "Pending" });
+  const begun = "has begun, and not ended within 0.05 s; see its log. The operation continues";
+  await assertFailsWith("Unavailable", s.cluster.snapshots.create(s.request()), begun);
+  for (const status of [{ state: "Failed" }, { state: "Lost", lvUUID: "was" }] as const) {
+    await setStatus(status);
     await assertFailsWith("Unavailable", s.cluster.volumes.delete(s.source)); // it gets as far as to ask the node
   }
 });
