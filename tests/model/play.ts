@@ -32,6 +32,7 @@ import {
 } from "../../k8s/api/snapshot_objects.ts";
 import { needsExpansion } from "../../k8s/resizer/resize_plan.ts";
 import { kubeconfigOf } from "../fake/cluster/kubeconfig.ts";
+import { HEADER_BYTES } from "../fake/machine/luks.ts";
 import { freeBytes } from "../fake/machine/pvs.ts";
 import { type FakeLv, FakeMachine } from "../fake/machine/machine.ts";
 import { MemoryFiles } from "../fake/machine/memory_files.ts";
@@ -232,7 +233,7 @@ class Player {
   /** Requires that no event says that an agent does not answer, when nothing has failed for long. */
   #requireAnswer({ involvedObject, message = "" }: Event): void {
     if (this.#ends.size > 0 || this.#world.now < this.#calmSince + CALM_MS) return;
-    if (!/has not (?:answered|reported)/.test(message)) return;
+    if (!/has (?:not answered|not reported|begun, and not ended)/.test(message)) return;
     this.#world.fail(new Error(`nothing fails, and ${involvedObject?.kind} ${involvedObject?.name} has: ${message}`));
   }
 
@@ -303,7 +304,9 @@ class Player {
       const isMoving = api.objects(lvmMoves).some((move) => move.spec.claim.uid === pod.claimUid && !isFinished(move));
       if (claim === undefined || this.#cluster.isForeign(claim)) return [];
       const mayRun = claim?.status?.phase === "Bound" && claim.metadata.deletionTimestamp === undefined && !isMoving;
-      return mayRun && !pod.isRunning ? [`${on} is not running: ${pod.waitsFor}`] : [];
+      const group = this.#cluster.nodes.find(({ name }) => name === pod.node)?.machine.groups[0];
+      const isFull = /has no 16 MiB free/.test(pod.waitsFor ?? "") && freeBytes(group!) < HEADER_BYTES;
+      return mayRun && !isFull && !pod.isRunning ? [`${on} is not running: ${pod.waitsFor}`] : [];
     });
     const snapshots = this.#snapshots().flatMap(({ metadata: { name }, status }) => {
       const content = api.objects(volumeSnapshotContents).find(({ metadata }) => {
@@ -319,7 +322,11 @@ class Player {
     const claims = api.objects(persistentVolumeClaims).flatMap((claim) => this.#whyUnsettled(claim) ?? []);
     const moves = api.objects(lvmMoves).flatMap((move) => {
       const { name, uid } = move.spec.claim;
-      return isFinished(move) || this.#isUsed(uid) ? [] : [`the move of ${name} is ${JSON.stringify(move.status)}`];
+      const volume = api.objects(lvmVolumes).find(({ metadata }) => metadata.name === move.metadata.name);
+      // the volume can be used until somebody deletes them
+      const isForSnapshots = !volume?.spec.held && /^waits until snapshots /.test(move.status?.message ?? "");
+      const mayWait = this.#isUsed(uid) || isForSnapshots;
+      return isFinished(move) || mayWait ? [] : [`the move of ${name} is ${JSON.stringify(move.status)}`];
     });
     const imports = api.objects(lvmImports).flatMap(({ spec: { claim }, status }) => {
       const isBlocked = /^it cannot be returned: |was moved to node|not moved any more/.test(status?.message ?? "");
