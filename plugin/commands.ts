@@ -27,6 +27,7 @@ import {
   namesArgument,
   NAMESPACE,
   NODE,
+  objectListFlags,
   OUTPUT,
   poolName,
   portNumber,
@@ -87,7 +88,7 @@ export const PLUGIN_COMMANDS = {
     about: "Lists the nodes that have storage, and whether their agents are alive.",
     exit: READS_NAMED,
     argument: namesArgument("Only these nodes", "lvmnodes"),
-    flags: LIST_FLAGS,
+    flags: objectListFlags("Nodes"),
     example: "kubectl denolith nodes worker-1 worker-2",
   },
   volumes: {
@@ -101,7 +102,7 @@ export const PLUGIN_COMMANDS = {
     flags: {
       node: NODE,
       namespace: { ...NAMESPACE, help: "Only those of claims of this namespace" },
-      ...LIST_FLAGS,
+      ...objectListFlags("those of claims"),
     },
     example: "kubectl denolith volumes --node worker-1",
   },
@@ -113,7 +114,7 @@ export const PLUGIN_COMMANDS = {
     flags: {
       node: NODE,
       namespace: { ...NAMESPACE, help: "Only those of VolumeSnapshots of this namespace" },
-      ...LIST_FLAGS,
+      ...objectListFlags("those of VolumeSnapshots"),
     },
     example: "kubectl denolith snapshots --output wide",
   },
@@ -404,6 +405,7 @@ export const PLUGIN: Program = {
         ["--driver-name", "The driver, where a cluster has several."],
         ["--node", "Volumes and snapshots on this node."],
         ["-n, --namespace", "Volumes of claims, and snapshots of VolumeSnapshots, in this namespace."],
+        ["-l, --selector", "Nodes, and volumes and snapshots whose claims and VolumeSnapshots have these labels."],
       ],
     },
   },

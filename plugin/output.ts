@@ -5,6 +5,7 @@
  */
 
 import { stringify } from "@std/yaml";
+import { fillTemplate, parseColumns, parseTemplate, type Path, valuesAt } from "./json_path.ts";
 import type { Severity } from "./problem.ts";
 import { escapeControls, UNQUOTED_CONTROLS } from "../base/text_table.ts";
 
@@ -72,9 +73,6 @@ export function coloursOf({ hasColours }: Pick<Terminal, "hasColours">): Colours
   };
 }
 
-/** A format of the output; `table` when none is named. */
-export type OutputFormat = "table" | "wide" | "json" | "yaml";
-
 /** The cluster that an answer is about. */
 export interface Subject {
   /** The context of the kubeconfig; empty in a pod. */
@@ -89,22 +87,54 @@ export interface Answer {
   readonly data: object;
   /** Formats it for people. */
   readonly text: (options: { readonly wide: boolean; readonly colours: Colours }) => string;
+  /** Of a list: the rows of the data, and the objects that they stand for, as kubectl names them. */
+  readonly rows?: readonly { readonly row: object; readonly name: string }[];
 }
 
-/** Formats an answer. The first line for people, and two fields for programs, name the cluster that it is about. */
+/**
+ * Formats an answer. The first line for people, and two fields for programs, name the cluster that it is about.
+ *
+ * @param options.format what `--output` says; empty for a table
+ */
 export function formatAnswer(
-  { data, text }: Answer,
+  { data, text, rows = [] }: Answer,
   { context, namespace }: Subject,
-  options: { readonly format: OutputFormat; readonly colours: Colours },
+  options: { readonly format: string; readonly colours: Colours },
 ): string {
   const { format, colours } = options;
-  if (format === "json") return escapeControls(JSON.stringify({ context, namespace, ...data }, toJson, 2));
-  if (format === "yaml") {
-    return stringify(JSON.parse(JSON.stringify({ context, namespace, ...data }, toJson)), { lineWidth: -1 }).trimEnd();
+  const [kind, argument = ""] = format.split(/=(.*)/s);
+  const json = (value: object) => JSON.parse(JSON.stringify(value, toJson));
+  const all = { context, namespace, ...data };
+  switch (kind) {
+    case "json":
+      return escapeControls(JSON.stringify(all, toJson, 2));
+    case "yaml":
+      return stringify(json(all), { lineWidth: -1 }).trimEnd();
+    case "name":
+      return rows.map(({ name }) => name).join("\n");
+    case "jsonpath":
+      return fillTemplate(parseTemplate(argument), json(all), valueText);
+    case "custom-columns": {
+      const columns = parseColumns(argument);
+      const textOf = (path: Path, row: object) => valuesAt(path, json(row)).map(valueText).join(",") || "<none>";
+      const cells = [
+        columns.map(({ title }) => title),
+        ...rows.map(({ row }) => columns.map(({ path }) => textOf(path, row))),
+      ];
+      const widths = columns.map((_, index) => cells.reduce((width, line) => Math.max(width, line[index]!.length), 0));
+      return cells.map((line) => line.map((cell, index) => cell.padEnd(widths[index]!)).join("   ").trimEnd()).join(
+        "\n",
+      );
+    }
   }
   const cluster = context === "" ? "" : `context ${context}, `;
   const answer = `${colours.dim(`${cluster}namespace ${namespace}`)}\n\n${text({ wide: format === "wide", colours })}`;
   return withoutControls(answer);
+}
+
+/** Returns a value as kubectl prints it. */
+function valueText(value: unknown): string {
+  return withoutControls(typeof value === "string" ? value : JSON.stringify(value));
 }
 
 /**

@@ -51,3 +51,18 @@ Deno.test("JSON and YAML have the context, the namespace, and sizes as numbers",
   const yaml = formatAnswer(answer, subject, { format: "yaml", colours: PLAIN });
   assertEquals(yaml, "context: prod\nnamespace: shop\nsize: 1099511627776");
 });
+
+Deno.test("what values have cannot write on the terminal, also in templates and columns", () => {
+  const row = { state: "a\x1b[2Jb", size: 1n << 40n };
+  const answer = { data: { volumes: [row] }, text: () => "", rows: [{ row, name: "x/y" }] };
+  const output = (format: string) => formatAnswer(answer, { context: "c", namespace: "n" }, { format, colours: PLAIN });
+  assertEquals(output('jsonpath={range .volumes[*]}{.state}{"\\t"}{.size}{end}'), "a\ufffd[2Jb\t1099511627776");
+  assertEquals(
+    output("custom-columns=S:.state,NONE:.none,SIZE:.size"),
+    [
+      "S        NONE     SIZE",
+      "a\ufffd[2Jb   <none>   1099511627776",
+    ].join("\n"),
+  );
+  assertEquals(output("name"), "x/y");
+});

@@ -6,12 +6,10 @@
 
 import { requireDriverName } from "../csi/driver_options.ts";
 import { requireNodeId } from "../csi/topology.ts";
-import { quote } from "../base/error.ts";
+import { messageOf, quote } from "../base/error.ts";
 import { type Flag, type Flags, UsageError } from "../cli/command_line.ts";
-import { choice, namespaceName, path } from "../cli/shared_flags.ts";
-
-/** The formats of `--output`. */
-export const OUTPUT_FORMATS = ["json", "yaml", "wide"] as const;
+import { inWords, namespaceName, path } from "../cli/shared_flags.ts";
+import { parseColumns, parseTemplate } from "./json_path.ts";
 
 /** Flags that select the cluster; kubectl gets them as they are. */
 export const CLUSTER_FLAGS = {
@@ -50,13 +48,34 @@ export const NAMESPACE: Flag = {
 /** All namespaces, which lists show anyway. */
 const ALL_NAMESPACES: Flag = { short: "A", help: "Those of all namespaces, as without it", excludes: "namespace" };
 
+/** Returns the flag of the format of the output. @param words the formats without an argument */
+function outputFlag(words: readonly string[], templates: Readonly<Record<string, (text: string) => unknown>>): Flag {
+  const known = [...words, ...Object.keys(templates).map((name) => `${name}=...`)];
+  return {
+    ...{ value: "FORMAT", short: "o", candidates: words },
+    help: `Format of the output: ${inWords(known)} (default: a table)`,
+    check: (text, field) => {
+      const [kind = "", argument] = text.split(/=(.*)/s);
+      if (argument === undefined && words.includes(kind)) return;
+      const parse = Object.hasOwn(templates, kind) ? templates[kind] : undefined;
+      if (!argument || parse === undefined) throw new UsageError(`${field} ${quote(text)}: must be ${inWords(known)}`);
+      try {
+        parse(argument);
+      } catch (error) {
+        throw new UsageError(`${field} ${quote(text)}: ${messageOf(error)}`);
+      }
+    },
+  };
+}
+
 /** The format of the output. */
-export const OUTPUT: Flag = {
-  value: "FORMAT",
-  short: "o",
-  help: "Format of the output: json, yaml or wide (default: a table)",
-  ...choice(OUTPUT_FORMATS),
-};
+export const OUTPUT = outputFlag(["json", "yaml", "wide"], { jsonpath: parseTemplate });
+
+/** The format of the output of a list of objects. */
+const LIST_OUTPUT = outputFlag(["json", "yaml", "wide", "name"], {
+  jsonpath: parseTemplate,
+  "custom-columns": parseColumns,
+});
 
 /** Whether it is shown again whenever it changes. */
 export const WATCH: Flag = { short: "w", help: "Show it again whenever it changes, until Ctrl-C" };
@@ -66,6 +85,13 @@ export const YES: Flag = { help: "Do not ask before anything is changed" };
 
 /** Flags of the subcommands that show a list. kubectl takes --all-namespaces also for what is in no namespace. */
 export const LIST_FLAGS = { "all-namespaces": ALL_NAMESPACES, output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS };
+
+/** Returns the flags of a list of objects. @param labelled what has the labels that `--selector` names */
+export function objectListFlags(labelled: string) {
+  const help = `Only ${labelled} with these labels, such as app=db,tier!=test`;
+  const selector: Flag = { value: "LABELS", short: "l", help, check: labelSelector };
+  return { selector, ...LIST_FLAGS, output: LIST_OUTPUT };
+}
 
 /** A filter by node. */
 export const NODE: Flag = {
@@ -108,6 +134,17 @@ function objectNames(text: string, field: string): readonly string[] {
   const wrong = names.find((name) => !/^(?:[a-z0-9-]{1,63}\/)?[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?$/.test(name));
   if (wrong === undefined) return names;
   throw new UsageError(`${field} ${quote(wrong)}: must be names of objects`);
+}
+
+const LABEL_VALUE = "(?:[A-Za-z0-9](?:[\\w.-]{0,61}[A-Za-z0-9])?)";
+const LABEL_KEY = `(?:[a-z0-9.-]{1,253}/)?${LABEL_VALUE}`;
+const LABEL_TERM = `(?:!?${LABEL_KEY}|${LABEL_KEY} *(?:==?|!=) *${LABEL_VALUE}?` +
+  `|${LABEL_KEY} +(?:in|notin) +\\( *${LABEL_VALUE}?(?: *, *${LABEL_VALUE}?)* *\\))`;
+
+/** Returns a selector of labels if the API server takes it. */
+function labelSelector(text: string, field: string): string {
+  if (new RegExp(`^ *${LABEL_TERM} *(?:, *${LABEL_TERM} *)*$`).test(text)) return text;
+  throw new UsageError(`${field} ${quote(text)}: must be labels such as app=db, tier!=test, !old or zone in (a,b)`);
 }
 
 /** Returns a word: anything that kubectl cannot take for a flag. */

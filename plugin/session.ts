@@ -15,15 +15,7 @@ import { Informer } from "../k8s/runtime/informer.ts";
 import { EXIT, type Flags } from "../cli/command_line.ts";
 import type { Kubectl } from "./kubectl.ts";
 import type { KubectlClient } from "./kubectl_client.ts";
-import {
-  type Answer,
-  coloursOf,
-  formatAnswer,
-  type OutputFormat,
-  type Subject,
-  type Terminal,
-  withoutControls,
-} from "./output.ts";
+import { type Answer, coloursOf, formatAnswer, type Subject, type Terminal, withoutControls } from "./output.ts";
 
 /** What a session consists of. */
 export interface SessionOptions {
@@ -171,8 +163,7 @@ export class Session {
 
   #format(answer: Answer): string {
     const { flags, terminal } = this.#options;
-    const format = (flags.output ?? "table") as OutputFormat;
-    return formatAnswer(answer, this.subject, { format, colours: coloursOf(terminal) });
+    return formatAnswer(answer, this.subject, { format: flags.output ?? "", colours: coloursOf(terminal) });
   }
 }
 

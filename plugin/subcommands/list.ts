@@ -6,6 +6,9 @@
 
 import { StorageError } from "../../base/error.ts";
 import type { Flags } from "../../cli/command_line.ts";
+import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { nodes, persistentVolumeClaims, type Resource } from "../../k8s/api/objects.ts";
+import { volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
 import { type ClusterState, readClusterState } from "../diagnosis/cluster_state.ts";
 import { type NodeView, nodeViews } from "../diagnosis/nodes.ts";
 import { type SnapshotView, snapshotViews, type VolumeView, volumeViews } from "../diagnosis/volumes.ts";
@@ -13,24 +16,28 @@ import { LISTED, type Session } from "../session.ts";
 import { type ListOptions, nodesTable, snapshotsTable, volumesTable, withUnread } from "./tables.ts";
 
 /** A kind of list. */
-interface ListKind<T> {
+interface ListKind<T extends object> {
   /** Its name, which is that of its subcommand and of its field in JSON. */
   readonly name: string;
   /** What the namespace is of, in the plural; absent for what is in none. */
   readonly owners?: string;
+  /** The objects that the rows stand for. */
+  readonly resource: Resource;
+  /** What has the labels by which rows are selected. */
+  readonly labelled: Resource;
   /** Returns the rows for a cluster. */
   readonly rows: (state: ClusterState) => readonly T[];
   /** Returns the node of a row, and the object in a namespace that it belongs to, as `namespace/name`. */
   readonly placeOf: (row: T) => { readonly node: string; readonly owner?: string | undefined };
-  /** Returns the names of a row. One after a namespace is also a name without it. */
-  readonly namesOf: (row: T) => readonly (string | undefined)[];
+  /** Returns the names of a row, that of its object first. One after a namespace is also a name without it. */
+  readonly namesOf: (row: T) => readonly [string, ...(string | undefined)[]];
   /** Formats the rows for people. */
   readonly table: (rows: readonly T[], options: ListOptions) => string;
 }
 
 /** The nodes. */
 export const NODES: ListKind<NodeView> = {
-  name: "nodes",
+  ...{ name: "nodes", resource: lvmNodes, labelled: nodes },
   rows: nodeViews,
   placeOf: ({ name }) => ({ node: name }),
   namesOf: ({ name }) => [name],
@@ -39,8 +46,7 @@ export const NODES: ListKind<NodeView> = {
 
 /** The volumes. */
 export const VOLUMES: ListKind<VolumeView> = {
-  name: "volumes",
-  owners: "claims",
+  ...{ name: "volumes", resource: lvmVolumes, labelled: persistentVolumeClaims, owners: "claims" },
   rows: volumeViews,
   placeOf: ({ node, claim }) => ({ node, owner: claim }),
   namesOf: ({ id, claim, persistentVolume }) => [id, claim, persistentVolume],
@@ -49,8 +55,7 @@ export const VOLUMES: ListKind<VolumeView> = {
 
 /** The snapshots. */
 export const SNAPSHOTS: ListKind<SnapshotView> = {
-  name: "snapshots",
-  owners: "VolumeSnapshots",
+  ...{ name: "snapshots", resource: lvmSnapshots, labelled: volumeSnapshots, owners: "VolumeSnapshots" },
   rows: snapshotViews,
   placeOf: ({ node, volumeSnapshot }) => ({ node, owner: volumeSnapshot }),
   namesOf: ({ id, volumeSnapshot }) => [id, volumeSnapshot],
@@ -58,7 +63,7 @@ export const SNAPSHOTS: ListKind<SnapshotView> = {
 };
 
 /** Shows a list. @returns 0 @throws {StorageError} `NotFound` when a name is that of no row, after the others are shown */
-export async function showList<T>(session: Session, kind: ListKind<T>): Promise<number> {
+export async function showList<T extends object>(session: Session, kind: ListKind<T>): Promise<number> {
   const { client, driver, flags } = session;
   const names = flags["NAME"]?.split(",");
   let missing: readonly string[] = [];
@@ -68,16 +73,21 @@ export async function showList<T>(session: Session, kind: ListKind<T>): Promise<
     }
   };
   let where = "";
+  const qualified = `${kind.resource.kind.toLowerCase()}.${kind.resource.group}`;
   const status = await session.show(LISTED, async (now) => {
     const state = await readClusterState(client, driver, now);
     where = selectionText(state, flags, kind.owners);
-    const selected = kind.rows(state).filter((row) => isSelected(kind.placeOf(row), flags));
+    const labelled = await keysWithLabels(session, kind.labelled);
+    const selected = kind.rows(state).map((row) => ({ row, place: kind.placeOf(row) }))
+      .filter(({ place: { node, owner = node } }) => labelled?.has(owner) !== false)
+      .filter(({ place }) => isSelected(place, flags)).map(({ row }) => row);
     const isNamed = (row: T, name: string) =>
       kind.namesOf(row).some((own) => own === name || own?.replace(/^.*\//, "") === name);
     const rows = names === undefined ? selected : selected.filter((row) => names.some((name) => isNamed(row, name)));
     missing = names?.filter((name) => !selected.some((row) => isNamed(row, name))) ?? [];
     if (rows.length === 0) requireFound(where);
     return {
+      rows: rows.map((row) => ({ row, name: `${qualified}/${kind.namesOf(row)[0]}` })),
       data: { [kind.name]: rows, unread: state.unread },
       text: (options) => withUnread(kind.table(rows, { ...options, now, where }), state.unread),
     };
@@ -86,13 +96,27 @@ export async function showList<T>(session: Session, kind: ListKind<T>): Promise<
   return status;
 }
 
-/** Returns what `--node` and `--namespace` select, after a blank. @param owners what the namespace is of */
-function selectionText({ nodes, lvmNodes, unread }: ClusterState, { node, namespace }: Flags, owners = ""): string {
+/** Returns the objects that have the labels of `--selector`, as `namespace/name`; `undefined` without it. */
+async function keysWithLabels({ client, flags }: Session, resource: Resource): Promise<Set<string> | undefined> {
+  if (flags.selector === undefined) return undefined;
+  const { items } = await client.list(resource, { labelSelector: flags.selector });
+  return new Set(
+    items.map(({ metadata: { namespace, name } }) => namespace === undefined ? name : `${namespace}/${name}`),
+  );
+}
+
+/** Returns what flags select, after a blank. @param owners what the namespace is of */
+function selectionText(
+  { nodes, lvmNodes, unread }: ClusterState,
+  { node, namespace, selector }: Flags,
+  owners = "",
+): string {
   const isKnown = [...nodes, ...lvmNodes].some(({ metadata }) => metadata.name === node);
   const unknown = isKnown || unread.some((what) => what.startsWith("nodes:")) ? "" : ", which does not exist";
   return [
     ...(node === undefined ? [] : [` on node ${node}${unknown}`]),
     ...(namespace === undefined ? [] : [` of ${owners} of namespace ${namespace}`]),
+    ...(selector === undefined ? [] : [` with the labels ${selector}`]),
   ].join(",");
 }
 

@@ -9,7 +9,7 @@ import { parse } from "@std/yaml";
 import { formatAge } from "../../plugin/subcommands/tables.ts";
 import { REMOVE_ORPHANS_ANNOTATION } from "../../k8s/agent/orphans.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { events, leases, nodes, persistentVolumes } from "../../k8s/api/objects.ts";
+import { events, leases, nodes, persistentVolumeClaims, persistentVolumes } from "../../k8s/api/objects.ts";
 import { snapshotIdOf } from "../../base/ids.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";
 import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
@@ -177,6 +177,34 @@ Deno.test("kubectl denolith nodes, volumes, snapshots: names select, and one tha
     ...{ status: 1, errors: "kubectl denolith: volumes: there is no db on node n2", rows: [] },
   });
   assertEquals((await listed("volumes", "other/db")).status, 1);
+});
+
+Deno.test("kubectl denolith nodes, volumes, snapshots: labels of Nodes, claims and VolumeSnapshots select", async () => {
+  await using s = await setUp();
+  const labels = { app: "db" };
+  s.api.collection(nodes).patch({ metadata: { labels } }, { name: "n2", namespace: undefined });
+  s.api.put(persistentVolumeClaims, { metadata: { name: "db", namespace: "shop", labels }, spec: {} });
+  await s.cluster.volumes.create(request("other"), { preferred: ["n1"] }); // which has no claim
+  const listed = async (...args: string[]) => (await s.plugin([...args, "-o", "name"], { role: "viewer" })).output;
+  assertEquals(await listed("nodes", "-l", "app=db"), "lvmnode.lvm.denolith.dev/n2");
+  assertEquals(await listed("nodes", "-l", "app=web"), "");
+  assertEquals(await listed("volumes", "-lapp=db"), `lvmvolume.lvm.denolith.dev/${s.id}`);
+  assertEquals((await listed("volumes")).split("\n").length, 2);
+  assertEquals(await listed("volumes", "--selector", "app=web"), "");
+  const { output } = await s.plugin(["volumes", "-l", "app=web", "-n", "shop"]);
+  assertMatch(output, /There are no volumes of claims of namespace shop, with the labels app=web\.$/);
+});
+
+Deno.test("kubectl denolith volumes: templates and columns print what JSON has", async () => {
+  await using s = await setUp();
+  const output = async (format: string) => (await s.plugin(["volumes", "-o", format])).output;
+  assertEquals(await output('jsonpath={range .volumes[*]}{.claim} {.size}{"\\n"}{end}'), `shop/db ${32n * MiB}\n`);
+  assertEquals((await output("custom-columns=CLAIM:.claim,NODE:.node")).split("\n"), [
+    "CLAIM     NODE",
+    "shop/db   n1",
+  ]);
+  const { output: state } = await s.plugin(["why", "node/n1", "-o", "jsonpath={.state}"]);
+  assertEquals(state, "Alive");
 });
 
 Deno.test("kubectl denolith why node/NAME: has what is wrong on the node, and what it consists of", async () => {

@@ -125,7 +125,15 @@ Deno.test("kubectl denolith: flags are judged before kubectl is run, and a wrong
   const cases: [string[], RegExp][] = [
     [["statu"], /unknown command "statu"; did you mean status\?/],
     [["status", "--otput", "json"], /unknown flag "--otput"; did you mean --output\?/],
-    [["status", "-o", "xml"], /--output "xml": must be json, yaml or wide/],
+    [["status", "-o", "xml"], /--output "xml": must be json, yaml, wide or jsonpath=\.\.\.\n/],
+    [["status", "-o", "name"], /--output "name": must be json/],
+    [["status", "-o", "jsonpath={.a"], /--output "jsonpath=\{\.a": a brace is not closed at "\{\.a"/],
+    [["status", "-o", "json={.a}"], /--output "json=\{\.a\}": must be json/],
+    [
+      ["volumes", "-o", "jsonpath="],
+      /--output "jsonpath=": must be json, yaml, wide, name, jsonpath=\.\.\. or custom-columns=\.\.\./,
+    ],
+    [["volumes", "-o", "custom-columns=A"], /--output "custom-columns=A": "A" is no TITLE:PATH/],
     [["volumes", "--node", "a/b"], /--node "a\/b": must be/],
     [["why"], /why: CLAIM is missing/],
     [["why", "deployment/x"], /CLAIM "deployment\/x": must be the name of a claim/],

@@ -65,6 +65,7 @@ const WRONG_VALUES: Readonly<Record<string, readonly (readonly [value: string, a
   kubeconfig: [["-x", "must be a path"], ["a\nb", "must be a path"], ["x".repeat(5000), "at most 4095"]],
   force: [[" ", "must be 1 to 500 characters"], ["a\nb", "on one line"], ["x".repeat(501), "must be 1 to 500"]],
   output: [["xml", "must be json"], ["JSON", "must be json"]],
+  selector: [["app=a b", "must be labels such as"], ["=x", "must be labels"], ["a in b", "must be labels"]],
   context: [["--as=root", "must not begin with a dash"], ["a\nb", "control characters"]],
   as: [["-x", "must not begin with a dash"]],
   "as-group": [["-x", "must not begin with a dash"]],
