@@ -57,7 +57,7 @@ export function flagSections({ name: program, commands }: Program): string {
 }
 
 function section(command: string, subcommand: SubcommandHelp, { isShared, isEverywhere }: FlagKinds): string {
-  const { summary, argument, flags, exit, example } = subcommand;
+  const { summary, argument, flags, exit } = subcommand;
   const own = Object.entries(flags).filter(([name, flag]) => !isShared(name, flag));
   const others = Object.entries(flags).filter(([name, flag]) => isShared(name, flag) && !isEverywhere(name, flag));
   const items = [
@@ -65,7 +65,6 @@ function section(command: string, subcommand: SubcommandHelp, { isShared, isEver
     ...(own.length === 0 ? [] : [termList(own.map(([name, flag]) => term(name, flag)))]),
     ...(others.length === 0 ? [] : [listItem(`As above: ${others.map(([name]) => code(`--${name}`)).join(", ")}.`)]),
     ...(exit === undefined ? [] : [listItem(`Exit status: 0 if ${exit.success}, 1 if ${exit.failure}.`)]),
-    ...(example === undefined ? [] : [listItem(`Example: ${code(example)}`)]),
   ];
   return [`## ${command}`, paragraph(sentence(summary)), items.join("\n")].join("\n\n");
 }
