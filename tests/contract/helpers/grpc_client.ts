@@ -6,6 +6,9 @@
 
 import { type ChannelOptions, Client, credentials } from "@grpc/grpc-js";
 
+/** The type of a frame of HTTP/2 that says that the server takes no further calls (RFC 9113, section 6.8). */
+const GOAWAY = 7;
+
 /** A client of grpc-js, and what it holds. */
 export interface GrpcClient extends Disposable {
   /** The client. */
@@ -36,8 +39,9 @@ export function grpcClient(path: string, authority = "localhost", options: Chann
       const to = await Deno.connect({ transport: "unix", path });
       connections.add(to);
       const open = { preventClose: true, preventAbort: true, preventCancel: true };
-      const pipe = (source: Deno.Conn, target: Deno.Conn) => source.readable.pipeTo(target.writable, open);
-      await Promise.race([pipe(from, to), pipe(to, from)]).finally(() => close(to));
+      const requests = from.readable.pipeTo(to.writable, open);
+      const answers = to.readable.pipeThrough(withoutGoaway(), { preventCancel: true }).pipeTo(from.writable, open);
+      await Promise.race([requests, answers]).finally(() => close(to));
     } catch {
       // nobody listens, or one side broke the connection: its end of the connection is closed below
     } finally {
@@ -61,4 +65,27 @@ export function grpcClient(path: string, authority = "localhost", options: Chann
       for (const connection of connections) close(connection);
     },
   };
+}
+
+/**
+ * Leaves GOAWAY out of the frames of a server: a client of `node:http2` in this Deno, to which one comes after some calls, ends
+ * the process. The server closes the connection in any case.
+ */
+function withoutGoaway(): TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>> {
+  let rest = new Uint8Array();
+  return new TransformStream({
+    transform: (chunk, controller) => {
+      const bytes = new Uint8Array(rest.length + chunk.length);
+      bytes.set(rest);
+      bytes.set(chunk, rest.length);
+      let start = 0;
+      while (bytes.length - start >= 9) {
+        const length = 9 + (new DataView(bytes.buffer, start).getUint32(0) >>> 8);
+        if (bytes.length - start < length) break;
+        if (bytes[start + 3] !== GOAWAY) controller.enqueue(bytes.slice(start, start + length));
+        start += length;
+      }
+      rest = bytes.slice(start);
+    },
+  });
 }
