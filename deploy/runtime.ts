@@ -11,13 +11,13 @@ export type Architecture = typeof ARCHITECTURES[number];
 export const PLATFORM_NAMES = { x86_64: "amd64", aarch64: "arm64" } as const satisfies Record<Architecture, string>;
 
 /** Version of Deno that the driver runs on. */
-export const DENO_VERSION = "2.9.3";
+export const DENO_VERSION = "2.9.6";
 
 /** The npm package with the deno binary for an architecture. */
 interface RuntimePackage {
   readonly name: string;
   /** Checksum of the package, checked in addition to npm's own check. */
-  readonly integrity?: string;
+  readonly integrity: string;
   /** Machine in the ELF header of the binary (e_machine). */
   readonly machine: number;
 }
@@ -36,10 +36,14 @@ export interface Runtime {
 const RUNTIME_PACKAGES: Readonly<Record<Architecture, RuntimePackage>> = {
   x86_64: {
     name: "@deno/linux-x64-glibc",
-    integrity: "sha512-HSChBN7EkeErbDYVVu16dhLVHVIe/U+8eOAedrsuOsSThE+4Ln+IOfI+UnNU09pqnWc/ZMDI+fVRuAmKX/PRaw==",
+    integrity: "sha512-3md4TKLCuzsLDmfOoC5KN7NAZaxSVkMgm64vg6foD00JBADCpYS2/5QqXfzgnP5ZQz3iLP9vBQJtEgc116OAoQ==",
     machine: 62,
   },
-  aarch64: { name: "@deno/linux-arm64-glibc", machine: 183 },
+  aarch64: {
+    name: "@deno/linux-arm64-glibc",
+    integrity: "sha512-poqhoH9B3nYloigEMPT5t8HY+wBeiuea1An5Q7fqgJzP0SYmWsoS/oUnWO/pEiA4ofzIBy1Elt/in58xKtxEoQ==",
+    machine: 183,
+  },
 };
 
 /**
@@ -70,8 +74,7 @@ export async function fetchDeno(arch: Architecture, folder: string, version: str
     `${name}@${version}`,
   ]);
   const archive = join(folder, packed.trim());
-  const isPinned = integrity !== undefined && version === DENO_VERSION;
-  if (isPinned) await requireIntegrity(await Deno.readFile(archive), integrity, action);
+  if (version === DENO_VERSION) await requireIntegrity(await Deno.readFile(archive), integrity, action);
   await run(action, "tar", ["-C", folder, "-xzf", archive, "package/deno"]);
   const binary = join(folder, "package/deno");
   requireMachine(await Deno.readFile(binary), arch, action);

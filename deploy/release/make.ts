@@ -11,7 +11,7 @@ import manifest from "../../deno.json" with { type: "json" };
 import { canCompile } from "../artifact.ts";
 import { cacheFolder } from "../image/archive.ts";
 import { systemLayer } from "../image/system.ts";
-import { type Architecture, DENO_VERSION, fetchDeno } from "../runtime.ts";
+import { type Architecture, ARCHITECTURES, DENO_VERSION, fetchDeno } from "../runtime.ts";
 import { changelogEntry } from "./changelog.ts";
 import { makeRelease, type Platform } from "./release.ts";
 import { addTag, readSource, requireTaggable } from "./source.ts";
@@ -24,37 +24,34 @@ const DEFAULT_BUILDER = "https://lvm.denolith.dev/builder/local";
 
 const HELP = `Usage: deno task release [flags]
 
-Makes a release of this commit in dist/release: the executable with its SBOM, the image and the chart as OCI layouts,
-checksums and digests. With a key also signatures and provenance. docs/release.md explains how to check and publish
+Makes a release of this commit in dist/release: the executables with their SBOMs, the image and the chart as OCI
+layouts, checksums and digests. With a key also signatures and provenance. docs/release.md explains how to check and publish
 them. It takes a Debian.
 
 The same commit and the same Debian packages give the same files, but for signatures and provenance.
 
 Flags:
-  --deno VERSION        make the release with this version of Deno, such as a newer one that has a correction
-                        (default: ${DENO_VERSION})
-  --arm64-deno VERSION  make the release for arm64, too, with this version of Deno: npm has none in ${DENO_VERSION}
-  --key FILE            sign with this private key: ECDSA P-256 in PEM, without a password
-  --docs-url URL        write this address of docs/ at this commit into the chart, without a slash at the end
-  --builder URI         say in the provenance who made the release (default: ${DEFAULT_BUILDER})
-  --output DIR          make it in this folder instead; an older release there is replaced
-  --tag                 tag the commit as v${manifest.version} at the end; it must have all changes
-  -h, --help            show this help`;
+  --deno VERSION  make the release with this version of Deno, such as a newer one that has a correction
+                  (default: ${DENO_VERSION})
+  --key FILE      sign with this private key: ECDSA P-256 in PEM, without a password
+  --docs-url URL  write this address of docs/ at this commit into the chart, without a slash at the end
+  --builder URI   say in the provenance who made the release (default: ${DEFAULT_BUILDER})
+  --output DIR    make it in this folder instead; an older release there is replaced
+  --tag           tag the commit as v${manifest.version} at the end; it must have all changes
+  -h, --help      show this help`;
 
 async function main(args: readonly string[]): Promise<void> {
   const parsed = parseArgs(args.filter((arg) => arg !== "--"), {
-    string: ["deno", "arm64-deno", "key", "docs-url", "builder", "output"],
+    string: ["deno", "key", "docs-url", "builder", "output"],
     boolean: ["help", "tag"],
     alias: { help: "h" },
     default: { builder: DEFAULT_BUILDER, deno: DENO_VERSION },
     unknown: refuseArgument,
   });
   if (parsed.help === true) return console.log(HELP);
-  const amd64 = parsed.deno as string;
-  const arm64 = parsed["arm64-deno"] as string | undefined;
-  for (const [flag, version = DENO_VERSION] of [["--deno", amd64], ["--arm64-deno", arm64]] as const) {
-    if (/^\d+\.\d+\.\d+$/.test(version)) continue;
-    throw new UsageError(`${flag} ${version}: must be a version such as ${DENO_VERSION}`);
+  const denoVersion = parsed.deno as string;
+  if (!/^\d+\.\d+\.\d+$/.test(denoVersion)) {
+    throw new UsageError(`--deno ${denoVersion}: must be a version such as ${DENO_VERSION}`);
   }
   const builder = parsed.builder as string;
   if (!URL.canParse(builder)) throw new UsageError(`--builder ${builder}: must be a URI`);
@@ -63,15 +60,18 @@ async function main(args: readonly string[]): Promise<void> {
     throw new UsageError(`--docs-url ${docsUrl}: must be a URL, without a slash at the end`);
   }
   await release({
-    ...{ amd64, arm64, docsUrl, builder, keyFile: parsed.key as string | undefined, isTagged: parsed.tag === true },
+    denoVersion,
+    docsUrl,
+    builder,
+    keyFile: parsed.key as string | undefined,
+    isTagged: parsed.tag === true,
     folder: resolve(parsed.output as string | undefined ?? join(ROOT, "dist/release")),
   });
 }
 
 /** What the command line asks for. */
 interface Request {
-  readonly amd64: string;
-  readonly arm64: string | undefined;
+  readonly denoVersion: string;
   readonly docsUrl: string | undefined;
   readonly builder: string;
   readonly keyFile: string | undefined;
@@ -80,7 +80,7 @@ interface Request {
   readonly folder: string;
 }
 
-async function release({ amd64, arm64, docsUrl, builder, keyFile, isTagged, folder }: Request): Promise<void> {
+async function release({ denoVersion, docsUrl, builder, keyFile, isTagged, folder }: Request): Promise<void> {
   const tag = `v${manifest.version}`;
   const source = await readSource();
   if (isTagged) await requireTaggable(source, tag);
@@ -91,8 +91,8 @@ async function release({ amd64, arm64, docsUrl, builder, keyFile, isTagged, fold
   await Deno.mkdir(dirname(folder), { recursive: true });
   const temp = await Deno.makeTempDir({ dir: dirname(folder), prefix: ".deno-" });
   try {
-    const platforms = [await platform("x86_64", amd64, temp)];
-    if (arm64 !== undefined) platforms.push(await platform("aarch64", arm64, temp));
+    const platforms: Platform[] = [];
+    for (const arch of ARCHITECTURES) platforms.push(await platform(arch, denoVersion, temp));
     const options = { folder, platforms, source, changes, builder, log: console.error };
     const digests = await makeRelease({ ...options, ...defined({ key, docsUrl }) });
     for (const [name, digest] of Object.entries(digests)) console.log(`${name} ${digest}`);

@@ -42,12 +42,11 @@ Deno.test("a release is tagged once, and only without changes beside the commit"
 Deno.test("task release explains itself, and refuses what it does not understand before it does anything", async () => {
   const release = (...args: string[]) =>
     outcomeOf("release", Deno.execPath(), ["run", "-A", new URL("make.ts", import.meta.url).pathname, ...args]);
-  assertStringIncludes((await release("--help")).stdout, "--arm64-deno VERSION");
+  assertStringIncludes((await release("--help")).stdout, "--deno VERSION");
   for (
     const [args, message] of [
       [["--sign"], "--sign is not understood"],
-      [["--deno", "latest"], "--deno latest: must be a version such as 2.9.3"],
-      [["--arm64-deno", "latest"], "--arm64-deno latest: must be a version such as 2.9.3"],
+      [["--deno", "latest"], "--deno latest: must be a version such as 2.9.6"],
       [["--builder", "me"], "--builder me: must be a URI"],
       [["--key", "/does/not/exist"], "/does/not/exist"],
     ] as const

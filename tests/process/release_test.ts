@@ -7,6 +7,7 @@ import { sha256OfFile } from "../../deploy/self_extracting.ts";
 import { changelogEntry } from "../../deploy/release/changelog.ts";
 import { makeRelease, type Platform, RELEASE_FILES, type ReleaseOptions } from "../../deploy/release/release.ts";
 import { Signer } from "../../deploy/release/sign.ts";
+import { DENO_VERSION } from "../../deploy/runtime.ts";
 
 /** A file of dpkg with one package. */
 const STATUS = "Package: lvm2\nStatus: install ok installed\nArchitecture: amd64\nVersion: 2.03.16-2\n\n";
@@ -23,7 +24,7 @@ async function smallRelease(temp: string, options: Partial<ReleaseOptions> = {})
   await Deno.writeTextFile(join(root, "var/lib/dpkg/status"), STATUS);
   await makeTar(root, join(temp, "system.tar"));
   const platforms: Platform[] = (["x86_64", "aarch64"] as const).map((arch) => ({
-    ...{ arch, deno, denoVersion: "2.9.5", isCompiled: false, system: join(temp, "system.tar") },
+    ...{ arch, deno, denoVersion: DENO_VERSION, isCompiled: false, system: join(temp, "system.tar") },
   }));
   const changelog = await Deno.readTextFile(new URL("../../CHANGELOG.md", import.meta.url));
   return await makeRelease({
@@ -169,7 +170,7 @@ Deno.test("the provenance names commit, runtimes and all parts of the release", 
   ]);
   const { resolvedDependencies } = predicate.buildDefinition;
   assertEquals(resolvedDependencies[0].digest, { gitCommit: "ab".repeat(20) });
-  assertEquals(resolvedDependencies[3].uri, "pkg:npm/%40deno/linux-arm64-glibc@2.9.5");
+  assertEquals(resolvedDependencies[3].uri, `pkg:npm/%40deno/linux-arm64-glibc@${DENO_VERSION}`);
   assertEquals(predicate.runDetails.builder, { id: "https://example.org/me" });
 });
 

@@ -13,9 +13,6 @@ import { run } from "../rig/process.ts";
 import { timedLog } from "../rig/progress.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
 
-/** A version of Deno that npm has for arm64. */
-export const ARM64_DENO = "2.9.5";
-
 /** The Debian packages of the guest, beside those that they depend on. */
 const PACKAGES = [
   ...["linux-image-cloud-arm64", "busybox-static", "dash", "coreutils", "findutils", "libgcc-s1"],

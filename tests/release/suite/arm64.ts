@@ -10,12 +10,12 @@ import { bundle, bundleDriver, bundlePlugin } from "../../../deploy/bundle.ts";
 import { driverLayer } from "../../../deploy/image/archive.ts";
 import { systemLayer } from "../../../deploy/image/system.ts";
 import { launchConfig } from "../../../deploy/launch.ts";
-import { fetchDeno } from "../../../deploy/runtime.ts";
+import { DENO_VERSION, fetchDeno } from "../../../deploy/runtime.ts";
 import { writeSelfExtracting } from "../../../deploy/self_extracting.ts";
 import { cacheFolder } from "../../rig/cache.ts";
 import { run } from "../../rig/process.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
-import { ARM64_DENO as DENO, runArm64Guest } from "../arm64_guest.ts";
+import { runArm64Guest } from "../arm64_guest.ts";
 import { driverHelp } from "../compiled.ts";
 
 const SCRIPT = `
@@ -66,7 +66,7 @@ Deno.test("executable and image for arm64 print their version, and answer Identi
   const arch = "aarch64";
   const modules = await bundleDriver(temp.path);
   const plugin = await bundlePlugin(temp.path);
-  const runtime = await fetchDeno(arch, temp.path, DENO);
+  const runtime = await fetchDeno(arch, temp.path);
   const config = launchConfig({ moduleIsFile: true });
   const program = temp.file("denolith");
   await writeSelfExtracting(program, { version: manifest.version, arch, runtime, modules, plugin, config });
@@ -86,11 +86,11 @@ Deno.test("executable and image for arm64 print their version, and answer Identi
     output.replaceAll("\r", "").split(/^== /m).map((part) => [part.split("\n")[0]!, part] as const),
   );
   assertMatch(output, /^aarch64\r?$/m);
-  assertMatch(parts.get("version")!, new RegExp(`^denolith ${manifest.version} \\(deno ${DENO},`, "m"));
+  assertMatch(parts.get("version")!, new RegExp(`^denolith ${manifest.version} \\(deno ${DENO_VERSION},`, "m"));
   assertStringIncludes(parts.get("help")!, await driverHelp());
   assertMatch(parts.get("plugin")!, /^kubectl-denolith /m);
   assertStringIncludes(parts.get("mistake")!, "status 2");
-  assertMatch(parts.get("image")!, new RegExp(`^denolith ${manifest.version} \\(deno ${DENO},`, "m"));
+  assertMatch(parts.get("image")!, new RegExp(`^denolith ${manifest.version} \\(deno ${DENO_VERSION},`, "m"));
   assertMatch(parts.get("programs")!, /^ *LVM version: +2\.03\.16/m);
   for (const part of ["identity", "image's identity"]) {
     assertMatch(parts.get(part)!, new RegExp(`^plugin lvm\\.denolith\\.dev ${manifest.version} [1-9]`, "m"));

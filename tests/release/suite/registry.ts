@@ -14,7 +14,6 @@ import { ensureHelm } from "../../rig/kubernetes.ts";
 import { pollUntil } from "../../rig/poll_until.ts";
 import { run } from "../../rig/process.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
-import { ARM64_DENO } from "../arm64_guest.ts";
 import { ensureCosign, ensureCrane, ensureSkopeo } from "../tools.ts";
 
 const { version } = manifest;
@@ -44,10 +43,10 @@ class Registry implements AsyncDisposable {
   }
 }
 
-/** Makes a release of this checkout for both architectures, signed with a key. @returns the digests of image and chart */
+/** Makes a release of this checkout, signed with a key. @returns the digests of image and chart */
 async function release(folder: string, key: string): Promise<Record<string, string>> {
   const make = new URL("../../../deploy/release/make.ts", import.meta.url).pathname;
-  const args = ["run", "-A", make, "--key", key, "--output", folder, "--arm64-deno", ARM64_DENO];
+  const args = ["run", "-A", make, "--key", key, "--output", folder];
   await run("make a release", Deno.execPath(), args, { onLine: console.error });
   return JSON.parse(await Deno.readTextFile(join(folder, "digests.json")));
 }
