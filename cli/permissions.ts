@@ -32,6 +32,9 @@ export const PROGRAM_PATHS: readonly string[] = PROGRAM_DIRECTORIES.flatMap((dir
   PROGRAMS.map((program) => `${directory}/${program}`)
 );
 
+/** The variables that grpc-js reads when it is loaded. */
+const GRPC_VARIABLES = "GRPC_*";
+
 /**
  * Returns the permissions of a worker.
  *
@@ -49,7 +52,7 @@ export function permissionsFor(scope: AccessScope, module: string): Deno.Permiss
       ...(sockets.length > 0 ? [OWN_HOST] : []),
       ...hosts,
     ],
-    env: [...variables],
+    env: [...variables, ...(sockets.length > 0 ? [GRPC_VARIABLES] : [])],
     sys: false,
     ffi: false,
     import: false,

@@ -1,20 +1,17 @@
 /**
- * gRPC over HTTP/2 for calls with one request, by the HTTP server of Deno (gRPC's PROTOCOL-HTTP2.md).
+ * gRPC on a Unix socket, by grpc-js.
  *
- * `node:http2` of Deno 2.9.3, on which grpc-js is built, never frees a connection, and kubelet opens one for every call
- * (docs/adr/0002-cold-start.md). Later versions of Deno have no other server that can send trailers.
+ * Its connections are Deno's: the Unix sockets of `node:net` close each descriptor twice (docs/adr/0002-cold-start.md).
  *
  * @module
  */
 
+import type { ServerWritableStream } from "@grpc/grpc-js";
 import { getLogger } from "@logtape/logtape";
-import type { IncomingHttpHeaders, ServerHttp2Session, ServerHttp2Stream } from "node:http2";
+import type { ServerHttp2Session, ServerHttp2Stream } from "node:http2";
 import type { Duplex } from "node:stream";
 import { sleep, systemClock } from "../base/clock.ts";
-import { type Status, status, StatusError, statusOf, statusProto } from "./status.ts";
-
-/** Listens on a socket, and makes the calls that come. */
-export type Listen = (path: string, methods: ReadonlyMap<string, BoundMethod>) => Promise<Listener>;
+import { type Status, statusOf, statusProto } from "./status.ts";
 
 /** A socket on which calls are taken. */
 export interface Listener {
@@ -39,98 +36,70 @@ export type BoundAnswer =
   | { readonly messages: AsyncIterator<Uint8Array<ArrayBuffer>, void> }
   | { readonly failure: Status };
 
+/** A call as grpc-js has it: bytes in, and messages of bytes out. */
+type Call = ServerWritableStream<Uint8Array, Uint8Array>;
+
+/** What grpc-js calls with a call that came. */
+type StreamHandler = (interceptors: unknown, stream: ServerHttp2Stream, headers: unknown) => void;
+
 const log = getLogger(["denolith", "csi"]);
-
-/** The maximum size of a request, in bytes: the default of gRPC's implementations. */
-const MAX_REQUEST_BYTES = 4 << 20;
-
-/** The length of what precedes a message, in bytes: whether it is compressed, and its length. */
-const PREFIX_BYTES = 5;
-
-/** The headers of every answer. */
-const HEADERS = { "content-type": "application/grpc", "grpc-accept-encoding": "identity" } as const;
-
-/**
- * The version of Deno whose HTTP server can send trailers: {@linkcode setTrailers}. A later one must go by Node.js, whose
- * server keeps nothing of closed connections there (tests/process/memory_test.ts).
- */
-const TRAILERS_VERSION = "2.9.3";
 
 /** Milliseconds until the driver takes connections again after it could not take one. */
 const ACCEPT_RETRY_MS = 1_000;
 
-/** Listens by the HTTP server of Deno where that can send trailers, and by that of Node.js otherwise. */
-export const listen: Listen = (path, methods) =>
-  Deno.version.deno === TRAILERS_VERSION ? listenByDeno(path, methods) : listenByNode(path, methods);
-
-/** Listens by the HTTP server of Deno. */
-export const listenByDeno: Listen = (path, methods) => {
-  const end = new AbortController();
-  const onError = (error: unknown) => {
-    log.error("error", { error });
-    return new Response(null, { status: 500 });
+/** Listens on a socket, and makes the calls that come. */
+export async function listen(path: string, methods: ReadonlyMap<string, BoundMethod>): Promise<Listener> {
+  // not all that a driver's process may do loads it
+  const [{ Metadata, Server, ServerCredentials }, { Buffer }] = await Promise.all([
+    import("@grpc/grpc-js"),
+    import("node:buffer"),
+  ]);
+  const errorOf = ({ code, details, ...rest }: Status) => {
+    const metadata = new Metadata();
+    metadata.set("grpc-status-details-bin", Buffer.from(statusProto({ code, details, ...rest })));
+    return { code, details, metadata };
   };
-  const server = Deno.serve({ path, signal: end.signal, onListen: () => {}, onError }, grpcHandler(methods));
-  const abort = async () => {
-    end.abort();
-    await server.finished;
-  };
-  return Promise.resolve({ shutdown: () => server.shutdown(), abort });
-};
-
-/**
- * Returns a handler of HTTP requests that makes calls. A request that is not of gRPC gets an HTTP status.
- *
- * @param methods the calls by path, such as `/csi.v1.Identity/Probe`
- */
-function grpcHandler(methods: ReadonlyMap<string, BoundMethod>): (request: Request) => Promise<Response> {
-  return async (request) => {
-    if (request.method !== "POST") return new Response(null, { status: 405, headers: { allow: "POST" } });
-    if (!/^application\/grpc(?:$|[+;])/.test(request.headers.get("content-type") ?? "")) {
-      return new Response(null, { status: 415 });
+  const answer = async (call: Call, method: BoundMethod) => {
+    try {
+      const answer = await method(call.request);
+      if ("failure" in answer) call.emit("error", errorOf(answer.failure));
+      else if ("messages" in answer) await writeAll(call, answer.messages);
+      else call.write(answer.message);
+      call.end();
+    } catch (error) {
+      call.emit("error", errorOf(statusOf(error)));
     }
-    const answer = await call(methods, new URL(request.url).pathname, request.body ?? []);
-    if ("failure" in answer) return failed(answer.failure);
-    return "messages" in answer ? streamed(request, answer.messages) : succeeded(request, answer.message);
   };
-}
-
-/**
- * Listens by the HTTP/2 server of Node.js. It accepts any `:authority`, which the server of Deno does not. In Deno 2.9.3, it
- * keeps some memory of each connection.
- *
- * The socket is Deno's: that of `node:net` closes each descriptor twice in this Deno, and by then the number may belong to a
- * file that another thread has just opened.
- */
-export const listenByNode: Listen = async (path, methods) => {
-  const { createServer } = await import("node:http2"); // not all drivers load it
-  const server = createServer();
-  const sessions = new Set<ServerHttp2Session>();
-  server.on("session", (session) => {
-    sessions.add(session);
-    session.on("close", () => sessions.delete(session));
-  });
-  server.on("sessionError", () => {}); // a client that broke the connection
-  server.on("stream", async (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => {
-    stream.on("error", () => {});
-    const answer = await call(methods, String(headers[":path"]), stream);
-    if (stream.destroyed) return "messages" in answer ? void await answer.messages.return?.() : undefined;
-    if ("failure" in answer) {
-      return stream.respond({ ":status": 200, ...failureHeaders(answer.failure) }, { endStream: true });
-    }
-    stream.respond({ ":status": 200, ...HEADERS }, { waitForTrailers: true });
-    let trailers: Record<string, string> = STATUS_OK;
-    stream.on("wantTrailers", () => stream.sendTrailers(trailers));
-    if ("messages" in answer) trailers = await writeAll(stream, answer.messages);
-    else stream.write(framed(answer.message));
-    stream.end();
-  });
+  const server = new Server({ "grpc.enable_channelz": 0 });
+  for (const [path, method] of methods) {
+    // a stream of one message is the answer of a unary call
+    const handle = (call: Call) => void answer(call, method);
+    server.register(
+      path,
+      handle,
+      ({ buffer, byteOffset, length }: Uint8Array) => Buffer.from(buffer, byteOffset, length),
+      (bytes) => bytes,
+      "serverStream",
+    );
+  }
+  // Deno tells of a call in a later tick than it came; grpc-js fails when its connection has been broken by then
+  const onStream: StreamHandler = server["_streamHandler"];
+  server["_streamHandler"] = (...[interceptors, stream, headers]: Parameters<StreamHandler>) => {
+    stream.on("error", () => {}); // the client broke the connection
+    if (!stream.destroyed) onStream.call(server, interceptors, stream, headers);
+  };
+  const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
+  for (const http2 of server["http2Servers"].keys()) http2.on("session", destroyLater);
   const listener = Deno.listen({ transport: "unix", path });
+  const connections = new Set<Duplex>();
   const end = new AbortController();
   const accept = async () => {
     while (!end.signal.aborted) {
       try {
-        server.emit("connection", await streamOf(await listener.accept()));
+        const connection = await streamOf(await listener.accept());
+        connections.add(connection);
+        connection.on("close", () => connections.delete(connection));
+        injector.injectConnection(connection);
       } catch (error) {
         if (end.signal.aborted) return;
         log.error("error", { error }); // as while the process has as many files open as it may have
@@ -146,197 +115,64 @@ export const listenByNode: Listen = async (path, methods) => {
   };
   const abort = async () => {
     const stopped = stopListening();
-    for (const session of sessions) session.destroy();
+    for (const connection of connections) connection.destroy(); // forceShutdown() leaves those of an injector
     await stopped;
   };
   const shutdown = async () => {
     const stopped = stopListening();
-    await Promise.all([...sessions].map((session) => new Promise<void>((resolve) => session.close(resolve))));
+    await new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
     await stopped;
   };
   return { shutdown, abort };
-};
+}
 
-/** Writes the messages of a stream, each when the client takes it. @returns the trailers */
-async function writeAll(
-  stream: ServerHttp2Stream,
-  messages: AsyncIterator<Uint8Array<ArrayBuffer>, void>,
-): Promise<Record<string, string>> {
-  const gone = new Promise<"gone">((resolve) => stream.once("close", () => resolve("gone")));
-  try {
-    for await (const message of { [Symbol.asyncIterator]: () => messages }) {
-      if (stream.destroyed) break;
-      if (stream.write(framed(message))) continue;
-      const drained = new Promise<void>((resolve) => stream.once("drain", resolve));
-      if (await Promise.race([drained, gone]) === "gone") break;
-    }
-    return STATUS_OK;
-  } catch (error) {
-    return statusTrailers(statusOf(error));
+/** Writes the messages of a stream, each when there is room for it, until the client has gone. */
+async function writeAll(call: Call, messages: AsyncIterator<Uint8Array<ArrayBuffer>, void>): Promise<void> {
+  const gone = Promise.withResolvers<"gone">();
+  const end = () => {
+    gone.resolve("gone");
+    messages.return?.(); // also while it makes the next one
+  };
+  if (call.cancelled) return end();
+  call.once("cancelled", end);
+  for (let next = await messages.next(); !next.done && !call.cancelled; next = await messages.next()) {
+    if (call.write(next.value)) continue;
+    const drained = new Promise<void>((resolve) => call.once("drain", resolve));
+    if (await Promise.race([drained, gone.promise]) === "gone") return;
   }
 }
 
-/** Returns a connection as a stream of Node.js. (`Duplex.fromWeb()` of this Deno throws when a connection breaks.) */
+/**
+ * Makes a session end itself when what it reads has been read. `node:http2` of Deno goes on with the memory of one that ends
+ * itself meanwhile, as by a frame with which the client says goodbye: now and then the process would die.
+ */
+function destroyLater(session: ServerHttp2Session): void {
+  const destroy = session.destroy.bind(session);
+  session.destroy = (...args: Parameters<typeof destroy>) => queueMicrotask(() => destroy(...args));
+}
+
+/** Returns a connection as a stream of Node.js. */
 async function streamOf(connection: Deno.Conn): Promise<Duplex> {
-  const { Duplex } = await import("node:stream");
-  const reader = connection.readable.getReader();
-  const writer = connection.writable.getWriter();
+  const [{ Duplex }, { Buffer }] = await Promise.all([import("node:stream"), import("node:buffer")]);
+  const buffer = new Uint8Array(4_096);
   const stream = new Duplex({
-    read: () => reader.read().then(({ value }) => stream.push(value ?? null)).catch((error) => stream.destroy(error)),
-    write: (chunk, _encoding, done) => writer.write(chunk).then(() => done(), done),
-    final: (done) => writer.close().then(() => done(), done),
+    allowHalfOpen: false,
+    read: () =>
+      connection.read(buffer).then(
+        (count) => void stream.push(count === null ? null : Buffer.from(buffer.subarray(0, count))),
+        (error) => void stream.destroy(error),
+      ),
+    write: (chunk: Uint8Array, _encoding, done) => void writeWhole(connection, chunk).then(() => done(), done),
+    final: (done) => void connection.closeWrite().then(() => done(), done),
     destroy: (error, done) => {
-      try {
-        connection.close();
-      } catch {
-        // the streams closed it
-      }
+      connection.close();
       done(error);
     },
   });
+  stream.on("error", () => {}); // the client broke the connection
   return stream;
 }
 
-/** Makes a call. @param body the bytes of the request, in pieces */
-export async function call(
-  methods: ReadonlyMap<string, BoundMethod>,
-  path: string,
-  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-): Promise<BoundAnswer> {
-  try {
-    const method = methods.get(path);
-    if (method === undefined) throw new StatusError(status.UNIMPLEMENTED, `${path}: there is no such call`);
-    return await method(await readMessage(body));
-  } catch (error) {
-    return { failure: statusOf(error) };
-  }
-}
-
-/**
- * Reads the message of a request.
- *
- * @throws {StatusError} `RESOURCE_EXHAUSTED` when it is too large, `UNIMPLEMENTED` when it is compressed, `INTERNAL` when
- * there is not exactly one
- */
-async function readMessage(body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  for await (const chunk of body) {
-    length += chunk.length;
-    if (length > MAX_REQUEST_BYTES + PREFIX_BYTES) {
-      throw new StatusError(status.RESOURCE_EXHAUSTED, `the request has more than ${MAX_REQUEST_BYTES} bytes`);
-    }
-    chunks.push(chunk);
-  }
-  const bytes = joined(chunks, length);
-  if (length < PREFIX_BYTES) throw new StatusError(status.INTERNAL, "the request has no message");
-  if (bytes[0] !== 0) throw new StatusError(status.UNIMPLEMENTED, "the request is compressed, which is not supported");
-  const messageLength = new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
-  if (messageLength !== length - PREFIX_BYTES) {
-    throw new StatusError(status.INTERNAL, "the request is not one whole message, as a unary call needs");
-  }
-  return bytes.subarray(PREFIX_BYTES);
-}
-
-/** Returns one array of chunks that have so many bytes together. */
-function joined(chunks: readonly Uint8Array[], length: number): Uint8Array {
-  const bytes = new Uint8Array(length);
-  let end = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, end);
-    end += chunk.length;
-  }
-  return bytes;
-}
-
-/** The trailers of a call that succeeded. */
-const STATUS_OK = { "grpc-status": "0" } as const;
-
-/** Returns the trailers of a call that failed. */
-function statusTrailers(failure: Status): Record<string, string> {
-  return {
-    "grpc-status": String(failure.code),
-    "grpc-message": encodeURI(failure.details),
-    // unpadded, as gRPC's PROTOCOL-HTTP2.md asks of senders
-    "grpc-status-details-bin": statusProto(failure).toBase64({ omitPadding: true }),
-  };
-}
-
-/** Returns the headers of the answer of a call that failed, with nothing after them ("Trailers-Only"). */
-function failureHeaders(failure: Status): Record<string, string> {
-  return { ...HEADERS, ...statusTrailers(failure) };
-}
-
-/** Returns a message as it is sent, after what precedes it. */
-function framed(message: Uint8Array): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(PREFIX_BYTES + message.length);
-  new DataView(bytes.buffer).setUint32(1, message.length);
-  bytes.set(message, PREFIX_BYTES);
-  return bytes;
-}
-
-function failed(failure: Status): Response {
-  return new Response(null, { headers: failureHeaders(failure) });
-}
-
-/** Returns the answer of a call that succeeded. */
-function succeeded(request: Request, message: Uint8Array<ArrayBuffer>): Response {
-  // a stream: Deno sends no trailers after a body that it has whole
-  const body = new ReadableStream({
-    start: (controller) => {
-      controller.enqueue(framed(message));
-      controller.close();
-    },
-  });
-  const response = new Response(body, { headers: HEADERS });
-  setTrailers(request, response, STATUS_OK);
-  return response;
-}
-
-/** Returns the answer of a call with a stream of messages, of which each is made when the client takes it. */
-function streamed(request: Request, messages: AsyncIterator<Uint8Array<ArrayBuffer>, void>): Response {
-  const body = new ReadableStream({
-    pull: async (controller) => {
-      try {
-        const next = await messages.next();
-        if (!next.done) return controller.enqueue(framed(next.value));
-        setTrailers(request, response, STATUS_OK);
-      } catch (error) {
-        setTrailers(request, response, statusTrailers(statusOf(error)));
-      }
-      controller.close();
-    },
-    cancel: async () => void await messages.return?.(),
-  }, { highWaterMark: 1 });
-  const response = new Response(body, { headers: HEADERS });
-  return response;
-}
-
-/** The part of Deno's internals that is used here. */
-interface Internals {
-  addTrailers(response: Response, trailers: readonly (readonly [string, string])[]): void;
-}
-
-/**
- * Sets the trailers of a response. Deno's public API has none. Its internal function expects the handle of the exchange
- * in the response, which Deno keeps in the request until the response is sent or the client has gone. Without one, that
- * function would end the process.
- *
- * @throws {Error} in other versions than {@linkcode TRAILERS_VERSION}
- */
-function setTrailers(request: Request, response: Response, trailers: Readonly<Record<string, string>>): void {
-  const runtime = Deno as unknown as Record<symbol, unknown> & { readonly internal: symbol };
-  const { addTrailers } = runtime[runtime.internal] as Internals;
-  const { external } = internalOf(request, "Symbol(request)");
-  if (external === null) return;
-  Object.assign(internalOf(response, "Symbol(response)"), { external });
-  addTrailers(response, Object.entries(trailers));
-}
-
-/** Returns the object of Deno behind a request or response. @throws {Error} when there is none */
-function internalOf(object: Request | Response, name: string): { external?: unknown } {
-  const key = Object.getOwnPropertySymbols(object).find((symbol) => String(symbol) === name);
-  const internal = key && (object as unknown as Record<symbol, { external?: unknown }>)[key];
-  if (internal === undefined) throw new Error(`sending gRPC's trailers: Deno ${Deno.version.deno} has no ${name}`);
-  return internal;
+async function writeWhole(connection: Deno.Conn, bytes: Uint8Array): Promise<void> {
+  for (let written = 0; written < bytes.length;) written += await connection.write(bytes.subarray(written));
 }

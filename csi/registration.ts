@@ -7,7 +7,6 @@
 
 import { getLogger } from "@logtape/logtape";
 import { type Backoff, backoffMs, type Clock, systemClock } from "../base/clock.ts";
-import { listenByNode } from "./grpc.ts";
 import { type RunningServer, serve } from "./server.ts";
 import { Registration } from "./proto/registration_pb.ts";
 import { bindService, pathOf } from "./service.ts";
@@ -60,9 +59,7 @@ export async function serveRegistration(
       return Promise.resolve({});
     },
   });
-  // by Node.js, which accepts any `:authority`: kubelet sends the escaped path of the socket, which Deno's server refuses
-  const listen = () =>
-    serve(path, [service], { firstCalls: [pathOf(Registration.method.getInfo)], listenOn: listenByNode });
+  const listen = () => serve(path, [service], { firstCalls: [pathOf(Registration.method.getInfo)] });
   let server: Promise<RunningServer | undefined> = listen();
   const replaceLater = () => {
     cancel = clock.after(backoffMs(BACKOFF, ++failures, clock), () => server = replace(server));

@@ -9,7 +9,7 @@ import type { SocketState } from "../lvm/doctor/finding.ts";
 import { StorageError } from "../base/error.ts";
 import { withinDeadline } from "../base/clock.ts";
 import { newSocketPath, OWN_HOST } from "./driver_options.ts";
-import { type BoundAnswer, type BoundMethod, type Listen, listen } from "./grpc.ts";
+import { type BoundAnswer, type BoundMethod, listen } from "./grpc.ts";
 import { Identity } from "./proto/csi_pb.ts";
 import { type BoundService, pathOf } from "./service.ts";
 import { status } from "./status.ts";
@@ -39,13 +39,13 @@ export interface RunningServer {
  * The first call of a process compiles the code on its path, which takes up to 1.5 s on a slow machine. kubelet gives a
  * registration one second, so the first call is made here.
  *
- * @param options `firstCalls` are the paths of the calls that are made here, with empty requests; `listenOn` listens
+ * @param options `firstCalls` are the paths of the calls that are made here, with empty requests
  * @throws {StorageError} `FailedPrecondition` when another process listens on the path
  */
 export async function serve(
   path: string,
   services: readonly BoundService[],
-  { firstCalls = FIRST_CALLS, listenOn = listen }: { firstCalls?: readonly string[]; listenOn?: Listen } = {},
+  { firstCalls = FIRST_CALLS }: { firstCalls?: readonly string[] } = {},
 ): Promise<RunningServer> {
   await removeStaleSocket(path);
   const calls = new RunningCalls();
@@ -55,7 +55,7 @@ export async function serve(
   // Deno removes the path when it stops listening, where the socket of a successor may be then
   const newPath = newSocketPath(path);
   await removeStaleSocket(newPath);
-  const listener = await listenOn(newPath, new Map(methods));
+  const listener = await listen(newPath, new Map(methods));
   try {
     await Deno.chmod(newPath, 0o600);
     await Deno.link(newPath, path); // unlike a rename, it replaces nothing: another process may have started, too

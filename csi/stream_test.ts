@@ -3,8 +3,6 @@ import { waitForAbort } from "../base/clock.ts";
 import { StorageError } from "../base/error.ts";
 import { connect, type FullCsiClient } from "../tests/contract/helpers/csi_client.ts";
 import { assertFails } from "../tests/contract/helpers/host.ts";
-import { DENO_VERSION } from "../deploy/runtime.ts";
-import { type Listen, listenByDeno, listenByNode } from "./grpc.ts";
 import { BlockMetadataType, SnapshotMetadata } from "./proto/csi_pb.ts";
 import { type RunningServer, serve } from "./server.ts";
 import { bindService, type CompletedCall, type Handlers } from "./service.ts";
@@ -12,16 +10,13 @@ import { bindService, type CompletedCall, type Handlers } from "./service.ts";
 type Delta = NonNullable<Handlers<typeof SnapshotMetadata>["getMetadataDelta"]>;
 
 /** Serves a call with a stream of responses. */
-async function serveDelta(
-  listenOn: Listen,
-  getMetadataDelta: Delta,
-): Promise<
+async function serveDelta(getMetadataDelta: Delta): Promise<
   { path: string; client: FullCsiClient; close: RunningServer["close"]; completed: CompletedCall[] } & AsyncDisposable
 > {
   const folder = await Deno.makeTempDir();
   const completed: CompletedCall[] = [];
   const service = bindService(SnapshotMetadata, { getMetadataDelta }, (call) => void completed.push(call));
-  const server = await serve(`${folder}/csi.sock`, [service], { firstCalls: [], listenOn });
+  const server = await serve(`${folder}/csi.sock`, [service], { firstCalls: [] });
   const client = connect(server.path);
   let closing: Promise<boolean> | undefined;
   const close = (graceMs: number) => closing ??= server.close(graceMs);
@@ -43,113 +38,102 @@ function responseAt(offset: number, padding = 0) {
   };
 }
 
-const SERVERS: readonly (readonly [name: string, listenOn: Listen])[] = [
-  ...(Deno.version.deno === DENO_VERSION ? [["Deno's server", listenByDeno] as const] : []),
-  ["Node's server", listenByNode],
-];
-
-for (const [name, listenOn] of SERVERS) {
-  Deno.test(`${name}: a stream arrives as it was sent, and ends with its status`, async () => {
-    await using here = await serveDelta(listenOn, async function* ({ maxResults }) {
-      for (let offset = 0; offset < maxResults; offset++) yield await Promise.resolve(responseAt(offset));
-    });
-    for (const maxResults of [0, 1, 300]) {
-      const offsets: number[] = [];
-      for await (const { blockMetadata } of here.client.snapshotMetadata.getMetadataDelta({ maxResults })) {
-        offsets.push(Number(blockMetadata[0]!.byteOffset));
-      }
-      assertEquals(offsets, Array.from({ length: maxResults }, (_, index) => index));
+Deno.test(`a stream arrives as it was sent, and ends with its status`, async () => {
+  await using here = await serveDelta(async function* ({ maxResults }) {
+    for (let offset = 0; offset < maxResults; offset++) yield await Promise.resolve(responseAt(offset));
+  });
+  for (const maxResults of [0, 1, 300]) {
+    const offsets: number[] = [];
+    for await (const { blockMetadata } of here.client.snapshotMetadata.getMetadataDelta({ maxResults })) {
+      offsets.push(Number(blockMetadata[0]!.byteOffset));
     }
-    assertEquals(here.completed.map(({ method, code }) => [method, code]), Array(3).fill(["GetMetadataDelta", 0]));
-  });
-
-  Deno.test(`${name}: a stream that fails ends with the status of the failure, also after messages`, async () => {
-    await using here = await serveDelta(listenOn, async function* ({ maxResults }) {
-      for (let offset = 0; offset < maxResults; offset++) yield await Promise.resolve(responseAt(offset));
-      throw new StorageError("Busy", "it is gone: für immer");
-    });
-    for (const maxResults of [0, 1, 5]) {
-      let count = 0;
-      const readAll = async () => {
-        for await (const _ of here.client.snapshotMetadata.getMetadataDelta({ maxResults })) count++;
-      };
-      await assertFails("ABORTED", readAll(), "f");
-      assert(count <= maxResults); // the client drops messages that it has when it gets the failure
-    }
-    assertEquals(here.completed.map(({ code }) => code), [10, 10, 10]);
-  });
-
-  Deno.test(`${name}: a call without a handler is not implemented`, async () => {
-    await using here = await serveDelta(listenOn, async function* () {});
-    await assertFails("UNIMPLEMENTED", here.client.snapshotMetadata.getMetadataAllocated().next());
-  });
-
-  // the server of Node.js in this Deno does not say that a client has reset a stream: it ends with the connection
-  const ignore = listenOn === listenByNode;
-  Deno.test(
-    `${name}: responses are made as the client takes them, and none after it has gone`,
-    { ignore },
-    async () => {
-      let made = 0;
-      const ended = Promise.withResolvers<void>();
-      await using here = await serveDelta(listenOn, async function* () {
-        try {
-          for (;;) yield await Promise.resolve(responseAt(made++, 10_000)); // some 50 KB
-        } finally {
-          ended.resolve();
-        }
-      });
-      const stream = here.client.snapshotMetadata.getMetadataDelta();
-      await stream.next();
-      let before = -1;
-      while (before !== made && made < 400) { // until the buffers between the two are full
-        before = made;
-        await new Promise((resolve) => setTimeout(resolve, 200));
-      }
-      assert(made < 400, `${made} responses were made before the client took the second`);
-      await stream.return();
-      await ended.promise;
-    },
-  );
-
-  for (const count of [0, 1]) {
-    Deno.test(
-      `${name}: when the client goes away, what makes response ${count + 1} is notified at once`,
-      { ignore },
-      async () => {
-        const [making, aborted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-        await using here = await serveDelta(listenOn, async function* (_request, signal) {
-          for (let offset = 0; offset < count; offset++) yield responseAt(offset);
-          making.resolve();
-          await waitForAbort(signal);
-          aborted.resolve();
-        });
-        const connection = connect(here.path);
-        const stream = connection.snapshotMetadata.getMetadataDelta();
-        const reading = assertRejects(async () => {
-          for await (const _ of stream);
-        });
-        await making.promise;
-        connection[Symbol.dispose]();
-        await aborted.promise;
-        await reading;
-      },
-    );
+    assertEquals(offsets, Array.from({ length: maxResults }, (_, index) => index));
   }
+  assertEquals(here.completed.map(({ method, code }) => [method, code]), Array(3).fill(["GetMetadataDelta", 0]));
+});
 
-  Deno.test(`${name}: the server waits for streams when it is closed, and ends them after its grace`, async () => {
-    const gate = Promise.withResolvers<void>();
-    await using here = await serveDelta(listenOn, async function* () {
-      yield responseAt(0);
-      await gate.promise;
-      yield responseAt(1);
+Deno.test(`a stream that fails ends with the status of the failure, also after messages`, async () => {
+  await using here = await serveDelta(async function* ({ maxResults }) {
+    for (let offset = 0; offset < maxResults; offset++) yield await Promise.resolve(responseAt(offset));
+    throw new StorageError("Busy", "it is gone: für immer");
+  });
+  for (const maxResults of [0, 1, 5]) {
+    let count = 0;
+    const readAll = async () => {
+      for await (const _ of here.client.snapshotMetadata.getMetadataDelta({ maxResults })) count++;
+    };
+    await assertFails("ABORTED", readAll(), "f");
+    assert(count <= maxResults); // the client drops messages that it has when it gets the failure
+  }
+  assertEquals(here.completed.map(({ code }) => code), [10, 10, 10]);
+});
+
+Deno.test(`a call without a handler is not implemented`, async () => {
+  await using here = await serveDelta(async function* () {});
+  await assertFails("UNIMPLEMENTED", here.client.snapshotMetadata.getMetadataAllocated().next());
+});
+
+Deno.test(
+  `responses are made as the client takes them, and none after it has gone`,
+  async () => {
+    let made = 0;
+    const ended = Promise.withResolvers<void>();
+    await using here = await serveDelta(async function* () {
+      try {
+        for (;;) yield await Promise.resolve(responseAt(made++, 10_000)); // some 50 KB
+      } finally {
+        ended.resolve();
+      }
     });
     const stream = here.client.snapshotMetadata.getMetadataDelta();
     await stream.next();
-    assertEquals(await here.close(50), false);
-    gate.resolve();
-    await assertRejects(async () => {
-      for await (const _ of stream);
-    });
-  });
+    let before = -1;
+    while (before !== made && made < 400) { // until the buffers between the two are full
+      before = made;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+    assert(made < 400, `${made} responses were made before the client took the second`);
+    await stream.return();
+    await ended.promise;
+  },
+);
+
+for (const count of [0, 1]) {
+  Deno.test(
+    `when the client goes away, what makes response ${count + 1} is notified at once`,
+    async () => {
+      const [making, aborted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      await using here = await serveDelta(async function* (_request, signal) {
+        for (let offset = 0; offset < count; offset++) yield responseAt(offset);
+        making.resolve();
+        await waitForAbort(signal);
+        aborted.resolve();
+      });
+      const connection = connect(here.path);
+      const stream = connection.snapshotMetadata.getMetadataDelta();
+      const reading = assertRejects(async () => {
+        for await (const _ of stream);
+      });
+      await making.promise;
+      connection[Symbol.dispose]();
+      await aborted.promise;
+      await reading;
+    },
+  );
 }
+
+Deno.test(`the server waits for streams when it is closed, and ends them after its grace`, async () => {
+  const gate = Promise.withResolvers<void>();
+  await using here = await serveDelta(async function* () {
+    yield responseAt(0);
+    await gate.promise;
+    yield responseAt(1);
+  });
+  const stream = here.client.snapshotMetadata.getMetadataDelta();
+  await stream.next();
+  assertEquals(await here.close(50), false);
+  gate.resolve();
+  await assertRejects(async () => {
+    for await (const _ of stream);
+  });
+});

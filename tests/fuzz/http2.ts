@@ -105,3 +105,16 @@ export async function callAndBreak(path: string): Promise<void> {
     while (await connection.read(new Uint8Array(1_000)).catch(() => null) !== null);
   }
 }
+
+/** Makes a call after an answer to a PING that nobody sent, which ends the connection, in one write. @param path of the socket */
+export async function callAfterPing(path: string): Promise<void> {
+  using connection = await Deno.connect({ transport: "unix", path });
+  const frames = encodeFrames([
+    frame("SETTINGS"),
+    frame("PING", { flags: 1, payload: new Uint8Array(8).toBase64() }),
+    frame("HEADERS", { flags: 4, stream: -1, payload: headerBlock("/csi.v1.Node/NoSuchCall").toBase64() }),
+    frame("DATA", { flags: 1, stream: -2, payload: grpcMessage(new Uint8Array()).toBase64() }),
+  ]);
+  await connection.write(Uint8Array.of(...new TextEncoder().encode(PREFACE), ...frames));
+  while (await connection.read(new Uint8Array(1_000)).catch(() => null) !== null);
+}
