@@ -83,14 +83,8 @@ export async function listen(
   const connectMs = Math.min(CONNECT_MS, idleMs);
   const { createServer } = await import("node:tls"); // needed only where transfers are on
   const connections = new Set<Socket>();
-  /**
-   * Those that are encrypted, by the port of the other end. Only they are destroyed then, not the sockets below them: Deno
-   * 2.9.3 ends the process (panics) when something is written to one whose socket was destroyed.
-   */
-  const encrypted = new Map<string, TLSSocket>();
   /** What ends the time limits of those that are not encrypted yet, by the port of the other end. */
   const handshakes = new Map<string, () => void>();
-  const destroy = (socket: Socket) => void (encrypted.get(keyOf(socket)) ?? socket).destroy();
   const options: TlsOptions = {
     ...{ key: credentials.key, cert: credentials.certificate, minVersion: "TLSv1.3" },
     ...{ requestCert: true, rejectUnauthorized: false },
@@ -105,10 +99,7 @@ export async function listen(
     return await withinDeadline(prove(), connectMs, { clock }).catch(() => false) ?? false;
   };
   const server = createServer(options, async (socket: TLSSocket) => {
-    const key = keyOf(socket);
-    handshakes.get(key)?.(); // from now on, its reads and writes have time limits
-    encrypted.set(key, socket);
-    socket.once("close", () => encrypted.delete(key));
+    handshakes.get(keyOf(socket))?.(); // from now on, its reads and writes have time limits
     socket.on("error", () => {}); // its reads and writes fail
     // the certificate of a client without one is an empty object
     const { raw, valid_to: validTo } = socket.getPeerCertificate() as { raw?: Buffer; valid_to?: string };
@@ -125,14 +116,14 @@ export async function listen(
     connections.add(socket);
     const key = keyOf(socket); // it has none when it is closed
     // node:tls reads the bytes of the socket: it has no event for them
-    const cancel = clock.after(connectMs, () => destroy(socket));
+    const cancel = clock.after(connectMs, () => socket.destroy());
     handshakes.set(key, cancel);
     socket.once("close", () => {
       cancel();
       handshakes.delete(key);
       connections.delete(socket);
     });
-    socket.on("error", () => destroy(socket));
+    socket.on("error", () => {}); // it is closed
   });
   server.on("tlsClientError", (_error: unknown, socket: TLSSocket) => socket.destroy());
   const listening = Promise.withResolvers<void>();
@@ -143,7 +134,7 @@ export async function listen(
     port: (server.address() as { port: number }).port,
     close: async () => {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      for (const socket of connections) destroy(socket);
+      for (const socket of connections) socket.destroy();
       await closed;
     },
   };
