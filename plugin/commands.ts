@@ -27,11 +27,13 @@ import {
   namesArgument,
   NAMESPACE,
   NODE,
+  NODE_ARGUMENT,
   objectListFlags,
   OUTPUT,
   poolName,
   portNumber,
   requireClaimOrDryRun,
+  requireNodeOrAll,
   requireTargetOrCancel,
   seconds,
   WATCH,
@@ -167,13 +169,15 @@ export const PLUGIN_COMMANDS = {
     example: "kubectl denolith why data-db-0 --namespace shop",
   },
   doctor: {
-    summary: "Have a node checked by its agent, and show what it finds",
+    summary: "Have a node, or all, checked by the agents, and show what they find",
     about: "Asks the agent of a node for what denolith doctor finds there: programs, kernel modules, locks, LVM " +
       "filters, volume groups, metadata areas, thin pools, cgroups, udev, and what a crash left behind. The agent is " +
       "asked by an annotation of the LVMNode, and changes nothing on the node. It also answers while LVM hangs.",
-    exit: { success: "no error is found", failure: "one is found, or the agent does not answer" },
-    argument: { name: "NODE", help: "Name of the node", check: requireNodeId, candidates: { resource: "lvmnodes" } },
+    exit: { success: "no error is found", failure: "one is found, or an agent does not answer" },
+    argument: { ...NODE_ARGUMENT, isOptional: true },
+    check: requireNodeOrAll,
     flags: {
+      all: { help: "All nodes: a table with their errors and warnings" },
       timeout: {
         value: "SECONDS",
         help: "Time to wait for the agent",
@@ -282,7 +286,7 @@ export const PLUGIN_COMMANDS = {
       success: "all volumes are moved, or can be",
       failure: "one stays, a move failed, the cluster does not answer, or you said no",
     },
-    argument: { name: "NODE", help: "Name of the node", check: requireNodeId, candidates: { resource: "lvmnodes" } },
+    argument: NODE_ARGUMENT,
     flags: {
       "dry-run": DRY_RUN,
       evict: { help: "Evict the pods that use the claims; their budgets hold" },
@@ -313,7 +317,7 @@ export const PLUGIN_COMMANDS = {
       success: "the node is given up, or only shown",
       failure: "it is refused, the cluster does not answer, or you said no",
     },
-    argument: { name: "NODE", help: "Name of the node", check: requireNodeId, candidates: { resource: "lvmnodes" } },
+    argument: NODE_ARGUMENT,
     flags: {
       yes: YES,
       force: {

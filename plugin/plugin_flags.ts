@@ -193,6 +193,20 @@ export const CLAIM_OR_ALL = {
   isOptional: true,
 } as const;
 
+/** The node of a subcommand. */
+export const NODE_ARGUMENT = {
+  name: "NODE",
+  help: "Name of the node",
+  check: requireNodeId,
+  candidates: { resource: "lvmnodes" },
+} as const;
+
+/** Requires a node, or that all are meant. @throws {Error} */
+export function requireNodeOrAll({ NODE, all }: Flags): void {
+  if (NODE === undefined && all === undefined) throw new Error("NODE is missing; --all stands for all nodes");
+  if (NODE !== undefined && all !== undefined) throw new Error("NODE excludes --all");
+}
+
 /** Requires a claim, or that nothing is changed. @throws {Error} */
 export function requireClaimOrDryRun({ CLAIM, "dry-run": dryRun }: Flags): void {
   if (CLAIM !== undefined || dryRun !== undefined) return;

@@ -1,6 +1,6 @@
 /**
- * `kubectl denolith doctor`: asks the agent of a node for a diagnosis, by an annotation of its LVMNode, and waits for the
- * answer in the status.
+ * `kubectl denolith doctor`: asks the agents of one node or all for a diagnosis, by an annotation of the LVMNode, and waits for
+ * the answer in its status.
  *
  * @module
  */
@@ -8,7 +8,8 @@
 import type { Diagnosis } from "../../lvm/doctor/doctor.ts";
 import { diagnosisText } from "../../lvm/doctor/text.ts";
 import { sleep, systemClock } from "../../base/clock.ts";
-import { StorageError } from "../../base/error.ts";
+import { messageOf, StorageError } from "../../base/error.ts";
+import { formatTable } from "../../base/text_table.ts";
 import { type ApiClient, isGone, orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
 import { DEFINITIONS_CONDITION } from "../../k8s/client/definitions.ts";
 import { patchWithRetry } from "../../k8s/client/patches.ts";
@@ -21,11 +22,86 @@ import type { Session } from "../session.ts";
 /** The delay before a watch that ended is started again, in milliseconds. */
 const REWATCH_MS = 1_000;
 
-/** Shows what the agent of a node finds. @returns 1 when it is an error, and 0 otherwise */
-export async function diagnoseNode(session: Session): Promise<number> {
-  const { client, flags, signal } = session;
-  const name = flags["NODE"]!;
-  const waitSeconds = seconds(flags["timeout"]!, "--timeout");
+/** The number of agents that are asked at once: a run of kubectl waits for each. */
+const MAX_CONCURRENT = 8;
+
+/** What a node's agent found, or why it did not answer. */
+export type NodeResult =
+  & { readonly node: string }
+  & (Required<Omit<NodeDiagnosis, "request">> | { readonly error: string });
+
+/** Shows what the agent of a node finds, or those of all nodes. @returns 1 when it is an error, and 0 otherwise */
+export async function diagnose(session: Session): Promise<number> {
+  const waitSeconds = seconds(session.flags["timeout"]!, "--timeout");
+  const name = session.flags["NODE"];
+  if (name === undefined) return showAll(session, await diagnoseAll(session, waitSeconds));
+  const result = await diagnoseNode(session, name, waitSeconds);
+  const { node, checks, findings, omitted, level } = result;
+  const more = omitted === 0 ? "" : `\n${omitted} more findings are not shown: see denolith doctor on the node.`;
+  session.print({
+    data: result,
+    text: () => `Node ${node}, by its agent\n\n${diagnosisText({ level, checks, findings } as Diagnosis)}${more}`,
+  });
+  return level === "error" ? EXIT.failure : EXIT.success;
+}
+
+/** Has all nodes of the driver checked. @returns the results in the order of their names @throws {ApiError} */
+export async function diagnoseAll(session: Session, waitSeconds: number): Promise<NodeResult[]> {
+  const { client, driver, signal } = session;
+  const { items } = await client.list(lvmNodes);
+  const names = items.filter(({ spec }) => spec.driverName === driver).map(({ metadata }) => metadata.name).sort();
+  session.note(`Asking the agents of ${names.length} nodes, for up to ${waitSeconds} s each …`);
+  const results = new Map<string, NodeResult>();
+  const pending = names.values();
+  const work = async () => {
+    for (const name of pending) {
+      results.set(
+        name,
+        await diagnoseNode(session, name, waitSeconds).catch((error) => {
+          if (signal.aborted) throw error;
+          return { node: name, error: messageOf(error).replace(/^doctor: /, "") };
+        }),
+      );
+    }
+  };
+  // of an interrupted one, too, all requests are withdrawn
+  for (const outcome of await Promise.allSettled(Array.from({ length: MAX_CONCURRENT }, work))) {
+    if (outcome.status === "rejected") throw outcome.reason;
+  }
+  return names.map((name) => results.get(name)!);
+}
+
+/** Shows all nodes in a table, with the errors and warnings below them. */
+function showAll(session: Session, nodes: readonly NodeResult[]): number {
+  const rows = nodes.map((result) => {
+    if ("error" in result) return { cells: [result.node, "no answer", "", ""], notes: [result.error] };
+    const found = (level: string) => result.findings.filter((finding) => finding.level === level);
+    const [errors, warnings] = [found("error"), found("warning")];
+    const notes = [...errors, ...warnings].map(({ level, check, subject, message }) =>
+      `${level} ${check}: ${subject}: ${message}`
+    );
+    return { cells: [result.node, result.level, `${errors.length}`, `${warnings.length}`], notes };
+  });
+  const columns = [["NODE", "left"], ["RESULT", "left"], ["ERRORS", "right"], ["WARNINGS", "right"]] as const;
+  session.print({
+    data: { nodes },
+    text: () =>
+      nodes.length === 0 ? "No node has an agent of the driver." : [
+        ...formatTable(columns, rows),
+        "",
+        "What to do about them: kubectl denolith doctor NODE",
+      ].join("\n"),
+  });
+  return nodes.some((result) => "error" in result || result.level === "error") ? EXIT.failure : EXIT.success;
+}
+
+/** Has a node checked by its agent. @throws {StorageError} when it does not answer */
+async function diagnoseNode(
+  session: Session,
+  name: string,
+  waitSeconds: number,
+): Promise<Exclude<NodeResult, { error: string }>> {
+  const { client, signal } = session;
   const request = crypto.randomUUID();
   const asked = await ask(session, { name, request });
   let answer: NodeDiagnosis | undefined;
@@ -52,14 +128,9 @@ export async function diagnoseNode(session: Session): Promise<number> {
     );
   }
   const definitions = conditionOf(asked, DEFINITIONS_CONDITION);
-  if (definitions?.status === "True") session.note(definitions.message);
+  if (definitions?.status === "True") session.noteOnce(definitions.message);
   const { findings = [], omitted = 0, checks = [], level = "ok", time = "" } = answer;
-  const more = omitted === 0 ? "" : `\n${omitted} more findings are not shown: see denolith doctor on the node.`;
-  session.print({
-    data: { node: name, time, level, checks, findings, omitted },
-    text: () => `Node ${name}, by its agent\n\n${diagnosisText({ level, checks, findings } as Diagnosis)}${more}`,
-  });
-  return level === "error" ? EXIT.failure : EXIT.success;
+  return { node: name, time, level, checks, findings, omitted };
 }
 
 /** Asks the agent. @returns the LVMNode as it is then @throws {StorageError} `NotFound` without an LVMNode */

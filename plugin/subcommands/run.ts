@@ -15,7 +15,7 @@ import { adoptGroup } from "./adopt.ts";
 import { PLUGIN, PLUGIN_COMMANDS, type PluginCommand, type SHELLS } from "../commands.ts";
 import { clusterNames } from "../completion.ts";
 import { disks } from "./disks.ts";
-import { diagnoseNode } from "./doctor.ts";
+import { diagnose } from "./doctor.ts";
 import { drainNode } from "./drain.ts";
 import { forgetNode } from "./forget_node.ts";
 import { HostKubectl, type Kubectl, type KubectlOptions, kubectlOptions } from "../kubectl.ts";
@@ -55,7 +55,7 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
   snapshots: (session) => showList(session, SNAPSHOTS),
   disks,
   why: explain,
-  doctor: diagnoseNode,
+  doctor: diagnose,
   orphans: (session) => session.flags.remove === undefined ? showOrphans(session) : removeOrphan(session),
   move: moveClaim,
   import: importClaim,

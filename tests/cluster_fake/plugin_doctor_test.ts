@@ -16,8 +16,8 @@ import { FakeKubectl } from "../fake/cluster/kubectl.ts";
 import { pluginOver } from "../fake/cluster/plugin_run.ts";
 import { machineWith, MiB } from "../fake/cluster/volume_cluster.ts";
 
-/** Starts a node. */
-async function setUp() {
+/** Starts a node, and others. */
+async function setUp(...others: readonly string[]) {
   const machine = machineWith({ data: 256n * MiB });
   const state = { lvmHangs: false };
   const exec: Exec = {
@@ -27,7 +27,10 @@ async function setUp() {
         : machine.run(command),
     idle: () => machine.idle(),
   };
-  const cluster = await FakeCluster.start({ n1: exec });
+  const cluster = await FakeCluster.start({
+    n1: exec,
+    ...Object.fromEntries(others.map((name) => [name, machineWith({ data: 256n * MiB })])),
+  });
   const stored = () => cluster.api.objects(lvmNodes)[0]!;
   return {
     ...{ cluster, state, stored, plugin: pluginOver(cluster.api, { role: "operator" }) },
@@ -47,6 +50,51 @@ Deno.test("kubectl denolith doctor: the agent answers once, and nothing is left 
   await waitUntil(() => s.stored().status?.doctor === undefined, "the removal of the answer");
   const text = await s.plugin(["doctor", "n1"]);
   assertMatch(text.output, /Node n1, by its agent\n\n. tools /);
+});
+
+Deno.test("kubectl denolith doctor --all: has each node in one table, and ends with status 1 for an error or no answer", async () => {
+  await using s = await setUp("n2", "n3");
+  s.state.lvmHangs = true;
+  await s.cluster.stopAgent("n3");
+  const { status, output, errors } = await s.plugin(["doctor", "--all", "--timeout", "3"]);
+  assertEquals([status, errors], [1, "Asking the agents of 3 nodes, for up to 3 s each …"]);
+  assertMatch(
+    output,
+    /NODE +RESULT +ERRORS +WARNINGS\n +n1 +error +[1-9]\d* +\d+\n +error \w+: lvm: .*no answer within 20 s/,
+  );
+  assertMatch(output, /\n +n2 +(?:ok|info|warning|error) +\d+ +\d+\n/);
+  assertMatch(output, /\n +n3 +no answer\n +the agent of node n3 has not answered within 3 s/);
+  const { output: json } = await s.plugin(["doctor", "--all", "--timeout", "3", "-o", "json"]);
+  const nodes = JSON.parse(json).nodes as { node: string; level?: string; error?: string }[];
+  assertEquals(nodes.map(({ node, level, error }) => [node, level === "error", error !== undefined]).toSpliced(1, 1), [
+    ["n1", true, false],
+    ["n3", false, true],
+  ]);
+  for (const { metadata } of s.cluster.api.objects(lvmNodes)) {
+    assertEquals(metadata.annotations?.[DOCTOR_ANNOTATION], undefined, metadata.name);
+  }
+});
+
+Deno.test("kubectl denolith doctor --all: an interrupted one withdraws all requests", async () => {
+  await using s = await setUp("n2", "n3");
+  for (const name of ["n1", "n2", "n3"]) await s.cluster.stopAgent(name);
+  const end = new AbortController();
+  const asked = () =>
+    s.cluster.api.objects(lvmNodes).filter(({ metadata }) => metadata.annotations?.[DOCTOR_ANNOTATION] !== undefined);
+  const running = s.plugin(["doctor", "--all", "--timeout", "30"], { signal: end.signal });
+  await waitUntil(() => asked().length === 3, "the requests");
+  end.abort();
+  const { status, errors } = await running;
+  assertMatch(`${status} ${errors}`, /^1 [^]*: interrupted/);
+  assertEquals(asked(), []);
+});
+
+Deno.test("kubectl denolith doctor --all: of a cluster that refuses, says so once", async () => {
+  await using s = await setUp("n2");
+  const viewer = pluginOver(s.cluster.api);
+  s.cluster.api.faults.forbidden.add("lvmnodes");
+  const { status, errors } = await viewer(["doctor", "--all"]);
+  assertMatch(`${status} ${errors}`, /^1 kubectl denolith: list lvmnodes: Forbidden: /);
 });
 
 Deno.test("kubectl denolith doctor: tells that the agent finds definitions too old", async () => {

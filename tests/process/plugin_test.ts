@@ -142,6 +142,8 @@ Deno.test("kubectl denolith: flags are judged before kubectl is run, and a wrong
     [["orphans", "--yes"], /orphans: --yes has no effect without --remove/],
     [["orphans", "--remove", "x"], /--remove "x": must be the UUID/],
     [["forget-node"], /NODE is missing/],
+    [["doctor"], /doctor: NODE is missing; --all stands for all nodes/],
+    [["doctor", "n1", "--all"], /doctor: NODE excludes --all/],
     [["move", "x"], /move: --to is missing: it names the node/],
     [["move", "x", "--cancel", "--dry-run"], /move: --dry-run excludes --cancel/],
     [["import", "x", "--cancel", "--dry-run"], /import: --dry-run excludes --cancel/],
