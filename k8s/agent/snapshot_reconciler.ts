@@ -44,8 +44,8 @@ export interface SnapshotReconcilerOptions extends ReconcilerOptions<LvmSnapshot
 export class SnapshotReconciler {
   readonly #options: SnapshotReconcilerOptions;
   readonly #reconciler: ObjectReconciler<LvmSnapshot, LvmSnapshotStatus>;
-  /** The group snapshots that are being taken. */
-  readonly #taking = new Set<string>();
+  /** The group snapshots that are being taken, with the names of their snapshots that wait for that. */
+  readonly #taking = new Map<string, Set<string>>();
 
   /** Creates the reconciler. */
   constructor(options: SnapshotReconcilerOptions) {
@@ -124,8 +124,12 @@ export class SnapshotReconciler {
     if (this.#otherMembers(object, group) === undefined) {
       return { waitsFor: "the other snapshots of its group snapshot" };
     }
-    if (this.#taking.has(group.id)) return { waitsFor: "its group snapshot, which is being taken" };
-    this.#taking.add(group.id);
+    const waiting = this.#taking.get(group.id);
+    if (waiting !== undefined) {
+      waiting.add(object.metadata.name);
+      return { waitsFor: "its group snapshot, which is being taken" };
+    }
+    this.#taking.set(group.id, new Set());
     try {
       await this.#options.locks.run(
         "group snapshot",
@@ -133,7 +137,9 @@ export class SnapshotReconciler {
         () => this.#settleGroup(object, group),
       );
     } finally {
+      const names = this.#taking.get(group.id)!;
       this.#taking.delete(group.id);
+      for (const name of names) this.#options.requeue(name); // one that was replaced has got no status
     }
   }
 
