@@ -166,7 +166,10 @@ export const MOUNTS: Chapter = {
           ? { code: 5, stdout: "", stderr: "  Cannot process volume group data" }
           : undefined;
     }),
-    VolumeUnreadable: mounting((stage) => stage.lv.createdAt = -1),
+    VolumeUnreadable: mounting(async (stage) => {
+      stage.lv.createdAt = -1;
+      await stage.report(); // before a report, it is staged as it is known
+    }),
     WrongMkfsOptions: async (stage) => {
       await stage.start();
       stage.machine.host.mke2fsConf.set("ext4", []);
