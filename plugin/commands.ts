@@ -59,6 +59,8 @@ const DRY_RUN_OR_CANCEL = { ...DRY_RUN, excludes: "cancel" };
 
 const EVICT = { help: "Evict the pods that use the claim; their budgets hold" };
 
+const TIMEOUT = { value: "SECONDS", help: "Time to wait for an agent", default: () => "90", check: seconds };
+
 const FORCE = { help: "Evict also pods that nobody creates again", needs: "evict" };
 
 /** Returns the flag that says whether to follow what the controller does. */
@@ -178,16 +180,31 @@ export const PLUGIN_COMMANDS = {
     check: requireNodeOrAll,
     flags: {
       all: { help: "All nodes: a table with their errors and warnings" },
-      timeout: {
-        value: "SECONDS",
-        help: "Time to wait for the agent",
-        default: () => "90",
-        check: seconds,
-      },
+      timeout: TIMEOUT,
       output: OUTPUT,
       ...CLUSTER_FLAGS,
     },
     example: "kubectl denolith doctor worker-1",
+  },
+  dump: {
+    summary: "Write an archive for a support case: objects, events, logs, status and doctor",
+    about:
+      "Writes a compressed tar file on standard output: the objects of the driver, and those of others that have a " +
+      "part in it, with their events; the ends of the logs of the driver's pods; status, why for claims with problems, and " +
+      "doctor for all nodes. It has no Secrets and no environment of pods. dump.json in it says what could not be read: logs " +
+      "need the right to get pods/log, which neither ClusterRole of the chart has.",
+    exit: { success: "the archive is written", failure: "the cluster does not answer, or refuses" },
+    flags: {
+      mask: {
+        help:
+          "Replace the names of claims, namespaces, pods, nodes, snapshots, classes and the context, and addresses, " +
+          "by others, and leave labels and annotations out that are not of Kubernetes",
+      },
+      "skip-doctor": { help: "Do not ask the agents, for which the right to patch LVMNodes is needed" },
+      timeout: TIMEOUT,
+      ...CLUSTER_FLAGS,
+    },
+    example: "kubectl denolith dump --mask > denolith.tar.gz",
   },
   orphans: {
     summary: "List the logical volumes without objects, and remove one of them",

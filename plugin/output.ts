@@ -17,6 +17,8 @@ export interface Terminal {
   readonly hasColours: boolean;
   /** Prints a text, with a line feed. */
   print(text: string): void;
+  /** Writes bytes as they are. */
+  write(bytes: Uint8Array): void;
   /** Tells a person who waits what for; is no part of the answer. */
   note(text: string): void;
   /** Prints a text in place of what was printed before. */
@@ -41,7 +43,10 @@ export const processTerminal: Terminal = {
   isInteractive: Deno.stdout.isTerminal(),
   hasColours: Deno.stdout.isTerminal() && !Deno.noColor,
   print: (text) => console.log(text),
-  note: (text) => Deno.stdout.isTerminal() && console.error(text),
+  write: (bytes) => {
+    for (let written = 0; written < bytes.length;) written += Deno.stdout.writeSync(bytes.subarray(written));
+  },
+  note: (text) => Deno.stderr.isTerminal() && console.error(text),
   replace: (text) => console.log(Deno.stdout.isTerminal() ? CLEAR + text : `${text}\n`),
   confirm: (question) => Deno.stdin.isTerminal() && confirm(question),
 };

@@ -12,7 +12,7 @@ import { lvmNodes, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import type { KubeObject, Resource } from "../k8s/api/objects.ts";
 import type { ApiClient, Selection } from "../k8s/client/client.ts";
 import { Informer } from "../k8s/runtime/informer.ts";
-import { EXIT, type Flags } from "../cli/command_line.ts";
+import { EXIT, type Flags, UsageError } from "../cli/command_line.ts";
 import type { Kubectl } from "./kubectl.ts";
 import type { KubectlClient } from "./kubectl_client.ts";
 import { type Answer, coloursOf, formatAnswer, type Subject, type Terminal, withoutControls } from "./output.ts";
@@ -101,6 +101,17 @@ export class Session {
   /** Prints a line of progress for people, unless it is the last text that they got. */
   sayProgress(line: string): void {
     if (line !== this.#lastText && this.flags.output === undefined) this.say(line);
+  }
+
+  /** Requires that standard output is no terminal. @param example how the subcommand is called @throws {UsageError} */
+  requirePipe(example: string): void {
+    if (!this.#options.terminal.isInteractive) return;
+    throw new UsageError(`standard output is a terminal, and the output no text: ${example}`);
+  }
+
+  /** Writes bytes on standard output. */
+  async write(stream: ReadableStream<Uint8Array>): Promise<void> {
+    for await (const bytes of stream) this.#options.terminal.write(bytes);
   }
 
   /** Tells a person who waits what for. */

@@ -17,6 +17,7 @@ import { clusterNames } from "../completion.ts";
 import { disks } from "./disks.ts";
 import { diagnose } from "./doctor.ts";
 import { drainNode } from "./drain.ts";
+import { dump } from "./dump.ts";
 import { forgetNode } from "./forget_node.ts";
 import { HostKubectl, type Kubectl, type KubectlOptions, kubectlOptions } from "../kubectl.ts";
 import { KubectlClient } from "../kubectl_client.ts";
@@ -56,6 +57,7 @@ const BODIES: Readonly<Record<Exclude<PluginCommand, "completion" | "version">, 
   disks,
   why: explain,
   doctor: diagnose,
+  dump,
   orphans: (session) => session.flags.remove === undefined ? showOrphans(session) : removeOrphan(session),
   move: moveClaim,
   import: importClaim,

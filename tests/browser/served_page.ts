@@ -43,7 +43,7 @@ export class ServedPage implements AsyncDisposable {
     fillCluster(api, { ...cluster, now: new Date() });
     const printed = Promise.withResolvers<string>();
     const terminal = {
-      ...{ isInteractive: false, hasColours: false, confirm: () => false, note: () => {} },
+      ...{ isInteractive: false, hasColours: false, confirm: () => false, note: () => {}, write: () => {} },
       ...{ print: printed.resolve, replace: printed.resolve },
     };
     const kubectl = (flags: KubectlOptions) => new MeasuringKubectl({ url: api.url, role: "viewer", flags });

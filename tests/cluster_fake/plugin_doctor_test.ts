@@ -176,7 +176,10 @@ async function doctorWith(url: string, odd: Partial<Kubectl>, timeout = "5") {
   const print = (text: string) => void printed.push(text);
   await runPlugin(["doctor", "n1", "--timeout", timeout], {
     kubectl: () => ({ run: (command) => real.run(command), readLines: (...args) => real.readLines(...args), ...odd }),
-    terminal: { isInteractive: false, hasColours: false, print, note: () => {}, replace: print, confirm: () => false },
+    terminal: {
+      ...{ isInteractive: false, hasColours: false, print, replace: print },
+      ...{ note: () => {}, write: () => {}, confirm: () => false },
+    },
   });
   return printed.join("\n");
 }

@@ -85,6 +85,7 @@ Deno.test("denolith-view has the rights that reading subcommands and the complet
   await plugin(["forget-node", "n1"]);
   for (const flags of [["--to", "n2", "--dry-run"], ["--cancel"]]) await plugin(["move", "data", ...flags]);
   await plugin(["drain", "n1", "--dry-run"]);
+  await plugin(["dump", "--skip-doctor"]);
   await watch(3, "status");
   await watch(3, "why", "data");
   await watch(1, "why", "volumesnapshot/cut");

@@ -342,6 +342,7 @@ Deno.test("kubectl denolith forget-node: a node that comes back while the questi
       hasColours: false,
       print: () => {},
       note: () => {},
+      write: () => {},
       replace: () => {},
       confirm,
     };

@@ -70,6 +70,7 @@ const MAX_FILES: Readonly<Record<string, number>> = {
   "k8s/api": 15,
   "k8s/handover": 18,
   "plugin/diagnosis": 15,
+  "plugin/subcommands": 15,
 };
 
 /** Yields the files of the product, without tests and generated files. */

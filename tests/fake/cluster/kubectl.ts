@@ -21,7 +21,7 @@ export interface FakeKubectlOptions {
   /** The URL of the API server. */
   readonly url: string;
   /** The role whose rights the user has; a cluster administrator by default. */
-  readonly role?: "viewer" | "operator" | undefined;
+  readonly role?: "viewer" | "operator" | "administrator" | undefined;
   /** The namespace of the context. */
   readonly namespace?: string;
   /** The flags that select the cluster, as the plugin passes them on. */
@@ -96,6 +96,8 @@ export async function fakeKubectl(
     case "get":
       // what kubelet measures: a right that none of the roles has
       if (raw!.endsWith("/proxy/stats/summary") && options.role !== undefined) return forbidden("nodes/proxy");
+      if (/\/log\?/.test(raw!)) return logOf(options, raw!);
+      if (raw === "/version") return { code: 0, stdout: `{"gitVersion":"v1.36.0"}`, stderr: "" };
       return await send(options, "GET", raw!);
     case "create":
       return await send(options, "POST", raw!, { body: stdin });
@@ -126,6 +128,13 @@ async function send(
   const response = await fetch(options.url + path, { method, headers, ...(body === undefined ? {} : { body }) });
   const text = await response.text();
   return response.ok ? { code: 0, stdout: text, stderr: "" } : { code: 1, stdout: "", stderr: errorText(text) };
+}
+
+/** Returns a log: neither of the roles has the right to read it. A container that was not started again has no earlier one. */
+function logOf({ role }: FakeKubectlOptions, path: string): KubectlOutput {
+  if (role !== undefined && role !== "administrator") return forbidden("pods/log");
+  if (path.includes("previous=true")) return { code: 1, stdout: "", stderr: "Error from server (BadRequest): none\n" };
+  return { code: 0, stdout: `log of ${path.split("?")[0]}: volume of shop/db on n1, 10.0.0.7\n`, stderr: "" };
 }
 
 function forbidden(resource: string): KubectlOutput {

@@ -34,6 +34,8 @@ export interface PluginRun {
   readonly errors: string;
   /** The questions that it asked. */
   readonly questions: readonly string[];
+  /** The bytes that it wrote. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
   /** The arguments of the kubectl commands that it ran. */
   readonly commands: readonly (readonly string[])[];
 }
@@ -56,6 +58,7 @@ export function pluginOver({ url }: { readonly url: string }, defaults: PluginRu
       onDropNetwork,
     } = options;
     const [printed, errors, questions]: [string[], string[], string[]] = [[], [], []];
+    const written: Uint8Array<ArrayBuffer>[] = [];
     const print = (text: string) => {
       printed.push(text);
       onPrint?.(text);
@@ -67,6 +70,7 @@ export function pluginOver({ url }: { readonly url: string }, defaults: PluginRu
         print,
         note: (text) => console.error(text),
         replace: print,
+        write: (bytes) => void written.push(bytes.slice()),
       },
       confirm: (question) => {
         questions.push(question);
@@ -86,7 +90,8 @@ export function pluginOver({ url }: { readonly url: string }, defaults: PluginRu
         dropNetwork: () => Promise.resolve(onDropNetwork?.()),
       });
       const commands = kubectl?.commands ?? [];
-      return { status, output: printed.join("\n"), errors: errors.join("\n"), questions, commands };
+      const bytes = await new Blob(written).bytes();
+      return { status, output: printed.join("\n"), errors: errors.join("\n"), questions, commands, bytes };
     } finally {
       console.error = error;
     }
