@@ -424,10 +424,13 @@ export class VolumeReconciler {
 
   /** Creates the LV. Saves the chosen group in the status before, and the LV's UUID afterwards. */
   async #create(object: LvmVolume, groups: FreshReport): Promise<void> {
-    const { lvm, volumes, volumeFinder, copies, parseGroups, events, onChange } = this.#options;
+    const { volumes, copies, parseGroups, events, onChange } = this.#options;
     const request = volumeRequestOf(object, parseGroups);
     let latest = object;
-    const onChoice = async ({ name }: VolumeGroup) => {
+    let group: VolumeGroup;
+    const onChoice = async (chosen: VolumeGroup) => {
+      group = chosen;
+      const { name } = chosen;
       latest = await this.#reconciler.patchStatus(latest, { ...latest.status, state: "Pending", volumeGroup: name });
     };
     const { source } = request;
@@ -436,8 +439,8 @@ export class VolumeReconciler {
       if (outcome === "copied") events.record(object, "Normal", "Copying", `copying from ${describeSource(source)}`);
       return onChange();
     }
-    await volumes.createNew(groups, request, onChoice).finally(onChange); // also a refusal may change what the node offers
-    const volume = volumeFinder.require(await lvm.reportAfterChanges(), request.id);
+    const size = await volumes.createNew(groups, request, onChoice).finally(onChange); // also a refusal may change what the node offers
+    const volume = await volumes.readCreated(request, group!, size);
     // without an event: the status has all of it, and the claim gets one (ProvisioningSucceeded)
     await this.#reconciler.writeStatus(latest, this.#observedStatus(latest, volume));
   }

@@ -175,3 +175,11 @@ export async function messagePool(exec: Exec, name: string, message: string): Pr
 export function deviceUuidOf(group: Pick<VolumeGroup, "uuid">, lv: Pick<LogicalVolume, "uuid">): string {
   return `LVM-${`${group.uuid}${lv.uuid}`.replaceAll("-", "")}`;
 }
+
+/** Returns the UUID of the LV whose device has a UUID; `undefined` for a device of another group, and for a hidden layer. */
+export function lvUuidOf(group: Pick<VolumeGroup, "uuid">, deviceUuid: string): string | undefined {
+  const [own, digits = ""] = deviceUuid.split(deviceUuidOf(group, { uuid: "" }));
+  return own === ""
+    ? /^(\w{6})(\w{4})(\w{4})(\w{4})(\w{4})(\w{4})(\w{6})$/.exec(digits)?.slice(1).join("-")
+    : undefined;
+}

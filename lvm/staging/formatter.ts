@@ -64,7 +64,9 @@ export class Formatter {
     for (const id of this.#waiting) {
       const isIdle = await lvm.becomesIdle();
       this.#waiting.delete(id);
-      if (!isIdle || this.#worker.stopped || !this.#isToBeFormatted(id)) continue;
+      if (!isIdle || this.#worker.stopped) continue;
+      if (lvm.knownToConfirm(id) === undefined) await lvm.reportAfterChanges().catch(onError); // none since it was made
+      if (!this.#isToBeFormatted(id)) continue;
       // one that is busy is being staged, or deleted
       await locks.runYielding("formatting", [volumeLock(id)], () => staging.format(id))
         .catch(ignoring("Busy")).catch(onError);

@@ -96,6 +96,17 @@ Deno.test("the first stage checks a filesystem that another process created, and
   assertEquals((await grown.stage()).endsWith("vgchange wipefs e2fsck mount resize2fs"), true);
 });
 
+Deno.test("a new volume is formatted as a report shows it, if there was none since it was made", async () => {
+  await using own = await setUp();
+  await own.volumes.delete(id);
+  await own.volumes.create(namedRequest("one", 32n * MiB));
+  assertEquals((await own.format()).replace(/^.*fullreport/, "fullreport").split(" ").slice(0, 2), [
+    "fullreport",
+    "dmsetup",
+  ]);
+  assertEquals(own.tags(), ["denolith.fs=formatted", "denolith.unmounted"]);
+});
+
 Deno.test("a new volume is formatted also where LVM has several groups", async () => {
   await using own = await setUp({ groups: { text: "data", matches: (name: string) => name === "data" } }, {
     groups: ["data", "more"],

@@ -8,14 +8,17 @@
  * @module
  */
 
-import { ignoreStorageError, StorageError, type StorageErrorOptions } from "../../base/error.ts";
+import { ignoreStorageError, ignoring, StorageError, type StorageErrorOptions } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
 import { isEmpty, type Volume, type VolumeRequest, type VolumeState } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags, type Selection } from "../model/commands.ts";
-import { lvPath, type VolumeGroup } from "../model/report.ts";
+import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { type VolumeId, volumeLvName } from "../../base/ids.ts";
-import { formatStateTag, markVolumeDeleted, OWNER, unmountedTag, usedTag, VOLUME } from "../model/tags.ts";
+import { formatStateTag, markVolumeDeleted, OWNER, unmountedTag, usedTag, VOLUME, volumeTags } from "../model/tags.ts";
+import { lvUuidOf, readMappedDevice } from "../host/device_mapper.ts";
+import { isLinear } from "../model/layout.ts";
+import { newVolumeLvName } from "./thick_volumes.ts";
 import { copiesInProgress } from "../inventory/copying.ts";
 import { type Candidate, isSelected, selectCandidates } from "../model/groups.ts";
 import type { KnownReport } from "../client/known_report.ts";
@@ -52,6 +55,45 @@ export function knownGroupFor(
     return undefined;
   }
   return ignoreStorageError(() => selectCandidates([group], groups, range, preference, layout))?.[0];
+}
+
+/**
+ * Returns a linear volume that lvcreate has just made, by the kernel's device of it.
+ *
+ * @param group the group, as it was before
+ * @returns `undefined` when a report must show it
+ */
+export async function readCreated(
+  { lvm, finder: { driver } }: KnownVolumesContext,
+  group: VolumeGroup,
+  request: VolumeRequest,
+  size: bigint,
+): Promise<Volume | undefined> {
+  if (!isLinear(request.layout) || request.thin !== undefined || request.source !== undefined) return undefined;
+  const name = newVolumeLvName(driver, group, request.id);
+  const deviceName = [group.name, name].map((part) => part.replaceAll("-", "--")).join("-");
+  const mapped = await readMappedDevice(lvm.exec, deviceName).catch(ignoring("CommandFailed", "Unavailable"));
+  const uuid = mapped && lvUuidOf(group, mapped.uuid);
+  if (uuid === undefined || mapped!.suspended || mapped!.tables !== "Live") return undefined;
+  const lv: LogicalVolume = {
+    name,
+    uuid,
+    size,
+    tags: volumeTags(driver, request),
+    devicePath: `/dev/mapper/${deviceName}`,
+    deviceNumber: mapped!.number,
+    active: true,
+    suspended: false,
+    open: false,
+    layout: ["linear"],
+    segment: { type: "linear", stripes: 1, stripeSize: 0n },
+    pvSegments: [],
+    health: "",
+    incomplete: false,
+    invalidSnapshot: false,
+    createdAt: 0,
+  };
+  return { id: request.id, size, tags: request, lv, group, used: false };
 }
 
 /**

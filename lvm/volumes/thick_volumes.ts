@@ -47,7 +47,7 @@ export interface ThickContext {
 }
 
 /** Returns the name of the LV of a new volume in a group: no deleted LV has it. */
-function newVolumeLvName(driver: string, group: VolumeGroup, id: VolumeId): string {
+export function newVolumeLvName(driver: string, group: VolumeGroup, id: VolumeId): string {
   return uniqueLvName(volumeLvName(id), deletedLvs(driver, [group]).map(({ lv }) => lv.name));
 }
 

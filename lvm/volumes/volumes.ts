@@ -36,7 +36,7 @@ import { deletedLvs, looseCaches } from "../inventory/leftovers.ts";
 import { createThick, extendThick, volumeCommand } from "./thick_volumes.ts";
 import { isThin, type ThinSpec, withPools, withSpaceFor } from "../pools/pool.ts";
 import { extendThin, prepareThinPool, type ThinContext } from "./thin_volumes.ts";
-import { deleteKnown, inUseError, isOutdated, knownGroupFor, removeEmpty } from "./known_volumes.ts";
+import { deleteKnown, inUseError, isOutdated, knownGroupFor, readCreated, removeEmpty } from "./known_volumes.ts";
 import { removeMissingVolume } from "../deletion/missing_thin.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 
@@ -150,6 +150,18 @@ export class Volumes {
       }
     }
     throw refusal;
+  }
+
+  /**
+   * Returns a volume that {@linkcode createNew} has just made.
+   *
+   * @param group the group that was chosen last
+   * @param size its size in bytes
+   */
+  async readCreated(request: VolumeRequest, group: VolumeGroup, size: bigint): Promise<Volume> {
+    const context = { lvm: this.#lvm, finder: this.#finder };
+    return await readCreated(context, group, request, size) ??
+      this.#finder.require(await this.#lvm.reportAfterChanges(), request.id);
   }
 
   /**

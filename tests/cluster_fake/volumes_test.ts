@@ -16,7 +16,7 @@ import {
 } from "../../k8s/api/lvm_objects.ts";
 import { lvmVolumeFor, type NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
 import { exactMatcher } from "../../lvm/model/groups.ts";
-import type { Exec } from "../../lvm/exec.ts";
+import type { Command, Exec, Output } from "../../lvm/exec.ts";
 import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { waitUntil } from "../fake/cluster/control_plane.ts";
@@ -86,7 +86,36 @@ Deno.test("making a volume takes one request of the controller's and three of th
     "PATCH lvmvolumes/ID",
     "PATCH lvmvolumes/ID/status",
   ]);
-  assertEquals(commands.slice(0, 4), ["lvm fullreport", "lvm lvcreate", "sync /dev/vdb", "lvm fullreport"]);
+  assertEquals(commands.slice(0, 4), ["lvm fullreport", "lvm lvcreate", "sync /dev/vdb", "dmsetup info"]);
+});
+
+Deno.test("a volume is ready as the kernel shows its device, before LVM reports the same; otherwise as LVM reports it", async () => {
+  const isRead = ({ program, args }: Command) => program === "dmsetup" && args[0] === "info";
+  const gate = Promise.withResolvers<void>();
+  const faults: Record<string, (command: Command) => Promise<Output | undefined> | undefined> = {
+    "LVM answers late": ({ args }) => args[0] === "fullreport" ? gate.promise.then(() => undefined) : undefined,
+    "there is no such device": (command) =>
+      isRead(command) ? Promise.resolve(failure(1, "Device does not exist.")) : undefined,
+    "it is another device": (command) =>
+      isRead(command)
+        ? Promise.resolve({ code: 0, stdout: "my--data-vol|CRYPT-1|253:0|Active||Live\n", stderr: "" })
+        : undefined,
+  };
+  for (const [what, fault] of Object.entries(faults)) {
+    const machine = machineWith({ "my-data": 1n << 30n });
+    await using cluster = await FakeCluster.start({ "node-1": machine });
+    machine.fault = (command) => {
+      if (command.args[0] === "lvcreate") machine.fault = fault;
+      return undefined;
+    };
+    await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+    const { status } = onlyObject(cluster);
+    gate.resolve();
+    machine.fault = undefined;
+    assertEquals([status?.state, status?.lvUUID], ["Ready", machine.allLvs()[0]!.lv.uuid], what);
+    await cluster.agent("node-1").node.refresh();
+    assertEquals(onlyObject(cluster).status, status, what);
+  }
 });
 
 Deno.test("a node makes the volume of a claim before most of those of another namespace, which came first", async () => {
