@@ -105,7 +105,7 @@ export const PLUGIN_COMMANDS = {
     ),
     flags: {
       node: NODE,
-      namespace: { ...NAMESPACE, help: "Only those of claims of this namespace" },
+      namespace: { ...NAMESPACE, help: "Only those of claims of this namespace", excludes: "all-namespaces" },
       ...objectListFlags("those of claims"),
     },
     example: "kubectl denolith volumes --node worker-1",
@@ -117,7 +117,7 @@ export const PLUGIN_COMMANDS = {
     argument: namesArgument("Only these: VolumeSnapshots, as NAME or NAMESPACE/NAME, or snapshots", "volumesnapshots"),
     flags: {
       node: NODE,
-      namespace: { ...NAMESPACE, help: "Only those of VolumeSnapshots of this namespace" },
+      namespace: { ...NAMESPACE, help: "Only those of VolumeSnapshots of this namespace", excludes: "all-namespaces" },
       ...objectListFlags("those of VolumeSnapshots"),
     },
     example: "kubectl denolith snapshots --output wide",

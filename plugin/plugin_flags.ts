@@ -46,7 +46,7 @@ export const NAMESPACE: Flag = {
 };
 
 /** All namespaces, which lists show anyway. */
-const ALL_NAMESPACES: Flag = { short: "A", help: "Those of all namespaces, as without it", excludes: "namespace" };
+const ALL_NAMESPACES: Flag = { short: "A", help: "Those of all namespaces, as without it" };
 
 /** Returns the flag of the format of the output. @param words the formats without an argument */
 function outputFlag(words: readonly string[], templates: Readonly<Record<string, (text: string) => unknown>>): Flag {

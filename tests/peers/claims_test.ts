@@ -372,7 +372,10 @@ testRows("csi-provisioner: a claim as the source", [
     { volume: null },
     refusedClaim(" is not bound yet"), // it is Lost
   ),
-  ...["Pending", "Lost"].map((phase) => sourceRow(`that is ${phase}`, { phase }, refusedClaim(" is not bound yet"))),
+  // that of another claim, or Kubernetes would bind it
+  ...["Pending", "Lost"].map((phase) =>
+    sourceRow(`that is ${phase}`, { phase, volume: { ref: { uid: "other" } } }, refusedClaim(" is not bound yet"))
+  ),
   sourceRow(
     "that names no volume",
     { spec: { volumeName: undefined }, volume: null },
