@@ -57,10 +57,9 @@ const FOREIGN = [{ type: "xfs", uuid: "11111111-2222-3333-4444-555555555555" }];
 /** The cases of unexpected data. */
 export const UNEXPECTED_DATA: readonly Play[] = [
   mounting(({ lv }) => lv.content.signatures = FOREIGN),
-  mounting(async (stage) => {
-    const tags = [...stage.lv.tags].filter((tag) => !tag.startsWith("denolith.fs="));
-    stage.lv.tags = new Set([...tags, "denolith.fs=wanted:ext4"]); // what an administrator sets to have it formatted again
-    await stage.report(); // before a report, it is staged as it is known
+  mounting(({ lv }) => {
+    const tags = [...lv.tags].filter((tag) => !tag.startsWith("denolith.fs="));
+    lv.tags = new Set([...tags, "denolith.fs=wanted:ext4"]); // what an administrator sets to have it formatted again
   }),
   mounting(async (stage) => {
     await useOnce(stage);
@@ -167,10 +166,7 @@ export const MOUNTS: Chapter = {
           ? { code: 5, stdout: "", stderr: "  Cannot process volume group data" }
           : undefined;
     }),
-    VolumeUnreadable: mounting(async (stage) => {
-      stage.lv.createdAt = -1;
-      await stage.report();
-    }),
+    VolumeUnreadable: mounting((stage) => stage.lv.createdAt = -1),
     WrongMkfsOptions: async (stage) => {
       await stage.start();
       stage.machine.host.mke2fsConf.set("ext4", []);
