@@ -157,10 +157,15 @@ export function isDriverLvName(name: string): boolean {
   return /^(?:vol|snap|cut|msg|hdr|cache)-[0-9a-f]{32}(?:\.\d+)?$/.test(name);
 }
 
+/** Returns a name as it is in that of a device: device-mapper doubles its hyphens, since a single one joins two names. */
+export function inDeviceName(name: string): string {
+  return name.replaceAll("-", "--");
+}
+
 /**
  * Reports whether a device-mapper name has the form of a name of one of the driver's LVs or of their hidden layers.
- * device-mapper doubles the hyphens within names; LVM appends `-real` to the device of an origin and `-cow` to that of
- * a COW space (lvm's lv_layer), and `_cvol` and so on to that of the parts of a cached LV.
+ * LVM appends `-real` to the device of an origin and `-cow` to that of a COW space (lvm's lv_layer), and `_cvol` and so on to that
+ * of the parts of a cached LV.
  */
 export function isDriverDeviceName(name: string): boolean {
   return /[^-]-(?:--)*(?:vol|snap|cut|msg|hdr|cache)--[0-9a-f]{32}(?:\.\d+)?(?:-real|-cow|_w?corig|_cvol(?:-c(?:data|meta))?)?$/

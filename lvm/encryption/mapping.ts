@@ -12,7 +12,7 @@ import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
 import { type MappedDevice, readMappedDevice } from "../host/device_mapper.ts";
 import { deviceMounts, type Mount, type MountedDevice } from "../host/mounts.ts";
-import { MAPPING_GROUP, parseVolumeId, type VolumeId, volumeLvName } from "../../base/ids.ts";
+import { inDeviceName, MAPPING_GROUP, parseVolumeId, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import type { LocatedLv, LogicalVolume } from "../model/report.ts";
 import { FORMAT, tagValue, VOLUME, type VolumeTags } from "../model/tags.ts";
 import { parseFormat } from "../settings/format.ts";
@@ -28,7 +28,7 @@ export interface EncryptedVolume extends LocatedLv {
 
 /** Returns the name of the mapping of a volume. */
 export function mappingName(id: VolumeId): string {
-  return `${MAPPING_GROUP}-${volumeLvName(id).replaceAll("-", "--")}`;
+  return `${MAPPING_GROUP}-${inDeviceName(volumeLvName(id))}`;
 }
 
 /** Reports whether a device's name is that of a mapping of the driver. */

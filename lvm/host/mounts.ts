@@ -9,7 +9,7 @@ import { basename, dirname, join, relative } from "@std/path";
 import { lateCompletion, messageOf, StorageError } from "../../base/error.ts";
 import { type Command, commandError, type Exec, type Output, runOk } from "../exec.ts";
 import { defined } from "../../base/defined.ts";
-import { isDriverDeviceName } from "../../base/ids.ts";
+import { inDeviceName, isDriverDeviceName } from "../../base/ids.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import { contextIn, isSameContext, requestedContext } from "../settings/selinux.ts";
 import { readSignatures } from "./device.ts";
@@ -204,7 +204,7 @@ function sourceDevice(mount: Mount): string {
  * name, because a deleted LV still had the name.
  */
 export function isDeviceOfLv(deviceName: string, lvName: string): boolean {
-  const mangled = lvName.replaceAll("-", "--");
+  const mangled = inDeviceName(lvName);
   return [deviceName, deviceName.replace(/\.\d+$/, "")].some((name) => {
     // an odd number of hyphens before the name: the last one joins, the pairs before belong to the group's name
     return name.endsWith(mangled) && /-*$/.exec(name.slice(0, -mangled.length))![0].length % 2 === 1;

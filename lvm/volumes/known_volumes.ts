@@ -14,7 +14,7 @@ import { isEmpty, type Volume, type VolumeRequest, type VolumeState } from "../i
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import { lvchangeTags, type Selection } from "../model/commands.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
-import { type VolumeId, volumeLvName } from "../../base/ids.ts";
+import { inDeviceName, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { formatStateTag, markVolumeDeleted, OWNER, unmountedTag, usedTag, VOLUME, volumeTags } from "../model/tags.ts";
 import { lvUuidOf, readMappedDevice } from "../host/device_mapper.ts";
 import { isLinear } from "../model/layout.ts";
@@ -71,7 +71,7 @@ export async function readCreated(
 ): Promise<Volume | undefined> {
   if (!isLinear(request.layout) || request.thin !== undefined || request.source !== undefined) return undefined;
   const name = newVolumeLvName(driver, group, request.id);
-  const deviceName = [group.name, name].map((part) => part.replaceAll("-", "--")).join("-");
+  const deviceName = `${inDeviceName(group.name)}-${inDeviceName(name)}`;
   const mapped = await readMappedDevice(lvm.exec, deviceName).catch(ignoring("CommandFailed", "Unavailable"));
   const uuid = mapped && lvUuidOf(group, mapped.uuid);
   if (uuid === undefined || mapped!.suspended || mapped!.tables !== "Live") return undefined;
