@@ -26,21 +26,32 @@ const INDENT = "  ";
  */
 export function formatTable(columns: readonly Column[], rows: readonly Row[]): string[] {
   if (rows.length === 0) return [];
-  const widths = columns.map(([title], index) =>
-    Math.max(title.length, ...rows.map(({ cells }) => cells[index]!.length))
+  const [titles, ...lines] = alignCells(
+    [columns.map(([title]) => title), ...rows.map(({ cells }) => cells)],
+    INDENT,
+    columns.map(([, alignment]) => alignment),
   );
-  const formatLine = (cells: readonly string[]) => {
-    const padded = cells.map((cell, index) =>
-      columns[index]![1] === "right" ? cell.padStart(widths[index]!) : cell.padEnd(widths[index]!)
-    );
-    return (INDENT + padded.join(INDENT)).trimEnd();
-  };
   return [
-    formatLine(columns.map(([title]) => title)),
-    ...rows.flatMap((
-      { cells, notes },
-    ) => [formatLine(cells), ...notes.flatMap((note) => wrapText(INDENT.repeat(3), note))]),
+    INDENT + titles,
+    ...rows.flatMap(({ notes }, index) => [
+      INDENT + lines[index],
+      ...notes.flatMap((note) => wrapText(INDENT.repeat(3), note)),
+    ]),
   ];
+}
+
+/** Returns lines of cells, each as wide as the widest of its column. @param gap what is between two of them */
+export function alignCells(
+  lines: readonly (readonly string[])[],
+  gap: string,
+  alignments: readonly Column[1][] = [],
+): string[] {
+  const widths = lines[0]!.map((_, index) => lines.reduce((width, cells) => Math.max(width, cells[index]!.length), 0));
+  return lines.map((cells) =>
+    cells.map((cell, index) =>
+      alignments[index] === "right" ? cell.padStart(widths[index]!) : cell.padEnd(widths[index]!)
+    ).join(gap).trimEnd()
+  );
 }
 
 /**

@@ -7,7 +7,7 @@
 import { stringify } from "@std/yaml";
 import { fillTemplate, parseColumns, parseTemplate, type Path, valuesAt } from "./json_path.ts";
 import type { Severity } from "./problem.ts";
-import { escapeControls, UNQUOTED_CONTROLS } from "../base/text_table.ts";
+import { alignCells, escapeControls, UNQUOTED_CONTROLS } from "../base/text_table.ts";
 
 /** Where the plugin prints, and whom it asks. */
 export interface Terminal {
@@ -108,28 +108,24 @@ export function formatAnswer(
 ): string {
   const { format, colours } = options;
   const [kind, argument = ""] = format.split(/=(.*)/s);
-  const json = (value: object) => JSON.parse(JSON.stringify(value, toJson));
   const all = { context, namespace, ...data };
   switch (kind) {
     case "json":
       return escapeControls(JSON.stringify(all, toJson, 2));
     case "yaml":
-      return stringify(json(all), { lineWidth: -1 }).trimEnd();
+      return stringify(toPlain(all), { lineWidth: -1 }).trimEnd();
     case "name":
       return rows.map(({ name }) => name).join("\n");
     case "jsonpath":
-      return fillTemplate(parseTemplate(argument), json(all), valueText);
+      return fillTemplate(parseTemplate(argument), toPlain(all), valueText);
     case "custom-columns": {
       const columns = parseColumns(argument);
-      const textOf = (path: Path, row: object) => valuesAt(path, json(row)).map(valueText).join(",") || "<none>";
+      const textOf = (path: Path, row: object) => valuesAt(path, toPlain(row)).map(valueText).join(",") || "<none>";
       const cells = [
         columns.map(({ title }) => title),
         ...rows.map(({ row }) => columns.map(({ path }) => textOf(path, row))),
       ];
-      const widths = columns.map((_, index) => cells.reduce((width, line) => Math.max(width, line[index]!.length), 0));
-      return cells.map((line) => line.map((cell, index) => cell.padEnd(widths[index]!)).join("   ").trimEnd()).join(
-        "\n",
-      );
+      return alignCells(cells, "   ").join("\n");
     }
   }
   const cluster = context === "" ? "" : `context ${context}, `;
@@ -154,6 +150,11 @@ const CONTROLS = new RegExp(
 /** Replaces control characters: whoever may write an event could else write anything on the terminal of its reader. */
 export function withoutControls(text: string): string {
   return text.replace(CONTROLS, (_, colour?: string) => colour ?? "\ufffd");
+}
+
+/** Returns a value as its JSON has it. */
+export function toPlain(value: object): Record<string, unknown> {
+  return JSON.parse(JSON.stringify(value, toJson));
 }
 
 /** Sizes are numbers of bytes. */

@@ -12,6 +12,7 @@ import {
   csiStorageCapacities,
   type Event,
   events,
+  keyOf,
   type KubeObject,
   leases,
   nodes,
@@ -37,6 +38,7 @@ import { readClaimState } from "../diagnosis/claim_state.ts";
 import { LenientReader, readClusterState } from "../diagnosis/cluster_state.ts";
 import { overviewOf } from "../diagnosis/overview.ts";
 import { explainClaim } from "../diagnosis/why.ts";
+import { toPlain } from "../output.ts";
 import { seconds } from "../plugin_flags.ts";
 import type { Session } from "../session.ts";
 import { diagnoseAll } from "./doctor.ts";
@@ -72,11 +74,12 @@ export async function dump(session: Session): Promise<number> {
       return undefined;
     }
   };
-  const claims = overview.problems.flatMap(({ object }) => /^claim\/(.+)\/(.+)$/.exec(object)?.slice(1) ?? []);
+  const claims = overview.problems.map(({ object }) => /^claim\/(.+)\/(.+)$/.exec(object)).filter((match) =>
+    match !== null
+  );
   const answers: unknown[] = [];
-  for (let index = 0; index < Math.min(claims.length, 2 * MAX_EXPLAINED); index += 2) {
-    const [namespace, name] = [claims[index]!, claims[index + 1]!];
-    const at = { driver, namespace, name, now };
+  for (const [, namespace, name] of claims.slice(0, MAX_EXPLAINED)) {
+    const at = { driver, namespace: namespace!, name: name!, now };
     answers.push(await attempt(`why ${name}`, async () => explainClaim(await readClaimState(client, at))));
   }
   const logs = new Map<string, string>();
@@ -100,14 +103,11 @@ export async function dump(session: Session): Promise<number> {
     ...{ version: manifest.version, kubernetes, driver, created: now.toISOString() },
     ...{ context: subject.context, unread: [...unread] },
   };
-  const mask = new Mask(flags.mask === undefined ? {} : namesIn(objects, subject.context));
   const isMasked = flags.mask !== undefined;
+  const mask = new Mask(isMasked ? namesIn(objects, subject.context) : {});
   const clean = (object: KubeObject) => isMasked ? withoutForeignMetadata(object) : object;
   const data = { dump: about, status: overview, why: answers, ...(doctor && { doctor }) };
-  const toJson = (value: unknown) => {
-    const plain = JSON.parse(JSON.stringify(value, (_, part) => typeof part === "bigint" ? Number(part) : part));
-    return isMasked ? mask.json(plain) : JSON.stringify(plain, null, 2);
-  };
+  const toJson = (value: object) => isMasked ? mask.json(toPlain(value)) : JSON.stringify(toPlain(value), null, 2);
   const files = new Map([
     ...Object.entries(data).map(([name, value]) => [`${name}.json`, toJson(value)] as const),
     ...Object.entries(objects).map(([name, list]) => [`objects/${name}.json`, toJson(list.map(clean))] as const),
@@ -167,10 +167,6 @@ async function readObjects(reader: LenientReader, driver: string) {
   return Object.fromEntries(
     Object.entries(all).map(([name, list]) => [name, (list as KubeObject[]).map(withoutCopies)]),
   ) as unknown as typeof all;
-}
-
-function keyOf({ metadata: { namespace, name } }: KubeObject): string {
-  return `${namespace}/${name}`;
 }
 
 function isOwn({ metadata }: Pod): boolean {
