@@ -82,7 +82,7 @@ export async function listen(path: string, methods: ReadonlyMap<string, BoundMet
       "serverStream",
     );
   }
-  // Deno tells of a call in a later tick than it came; grpc-js fails when its connection has been broken by then
+  // Deno reports a call in a later tick than it came; grpc-js fails when its connection has been broken by then
   const onStream: StreamHandler = server["_streamHandler"];
   server["_streamHandler"] = (...[interceptors, stream, headers]: Parameters<StreamHandler>) => {
     stream.on("error", () => {}); // the client broke the connection

@@ -111,13 +111,13 @@ for (const count of [0, 1]) {
       });
       const connection = connect(here.path);
       const stream = connection.snapshotMetadata.getMetadataDelta();
-      const reading = assertRejects(async () => {
+      const refused = assertRejects(async () => {
         for await (const _ of stream);
       });
       await making.promise;
       connection[Symbol.dispose]();
       await aborted.promise;
-      await reading;
+      await refused;
     },
   );
 }

@@ -238,7 +238,7 @@ Deno.test("who needs a volume that is being formatted waits for the end", async 
   assertEquals(states, [["denolith.fs=formatted", "denolith.unmounted"]]);
 });
 
-Deno.test("a volume that cannot be formatted is left to its stage, and the error is told", async () => {
+Deno.test("a volume that cannot be formatted is left to its stage, and the error is reported", async () => {
   await using own = await setUp();
   own.group.lvs[0]!.content.signatures = [{ type: "xfs" }] as never;
   await own.format();
