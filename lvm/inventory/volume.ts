@@ -46,8 +46,8 @@ export interface Volume {
  * Reports whether a volume never had data: nobody has mounted its filesystem, if there is one. An LV with a name that the driver
  * did not give to it may have data: it is being imported, or an administrator gave it to the driver.
  */
-export function isEmpty({ id, lv, used, tags: { format, source } }: Volume): boolean {
-  const isUnmounted = lv.tags.includes(unmountedTag(lv)) || format.state === "unformatted" ||
+export function isEmpty({ id, group, lv, used, tags: { format, source } }: Volume): boolean {
+  const isUnmounted = lv.tags.includes(unmountedTag({ group, lv })) || format.state === "unformatted" ||
     format.state === "formatting";
   return !used && isUnmounted && source === undefined && lv.name.startsWith(volumeLvName(id));
 }

@@ -39,7 +39,7 @@ const MKFS = "denolith.mkfs=";
 const UNSHARED = "denolith.shared=no";
 /** No pod may begin to use the volume. The whole tag. */
 export const HELD = "denolith.held";
-/** The beginning of the UUID of an LV whose filesystem was created before anybody mounted it. */
+/** The beginnings of the UUIDs of an LV whose filesystem was created before anybody mounted it, and of its group. */
 const UNMOUNTED = "denolith.unmounted=";
 /** Its RAID images are to have checksums: without them, its lvcreate was interrupted. The whole tag. */
 export const INTEGRITY = "denolith.integrity";
@@ -290,10 +290,13 @@ export function markFormatState(from: FormatState, to: FormatState): string[] {
 
 /**
  * Returns the tag of an LV whose filesystem was created before anybody mounted it. Without a record of use, the LV has no data.
- * One to which an administrator copied the tags of another has another UUID.
+ * One to which an administrator copied the tags of another has another UUID. In another group, as after vgsplit(8), the record
+ * of use may be missing, since it is a tag of the group.
  */
-export function unmountedTag({ uuid }: { readonly uuid: string }): string {
-  return UNMOUNTED + uuid.slice(0, 6);
+export function unmountedTag(
+  { group, lv }: { readonly group: { readonly uuid: string }; readonly lv: { readonly uuid: string } },
+): string {
+  return `${UNMOUNTED}${lv.uuid.slice(0, 6)}-${group.uuid.slice(0, 6)}`;
 }
 
 /** Returns arguments of lvchange that record whether nobody may begin to use a volume. */

@@ -126,7 +126,7 @@ export async function recordFormatState(
 ): Promise<void> {
   const { group, lv } = volume;
   const selection = isKnown ? { uuid: lv.uuid, tags: [formatStateTag(from)] } : undefined;
-  const changes = [...markFormatState(from, to), ...(isUnmounted ? ["--addtag", unmountedTag(lv)] : [])];
+  const changes = [...markFormatState(from, to), ...(isUnmounted ? ["--addtag", unmountedTag({ group, lv })] : [])];
   const command = lvchangeTags(changes, lvPath(volume), selection);
   await (isKnown ? lvm.changeKnown(group, command) : lvm.change(group, command));
 }
@@ -167,7 +167,7 @@ export async function completeFilesystem(
     staged.setCreated(volume);
     return true;
   }
-  const isNew = step.do === "check" && !volume.used && volume.lv.tags.includes(unmountedTag(volume.lv)) &&
+  const isNew = step.do === "check" && !volume.used && volume.lv.tags.includes(unmountedTag(volume)) &&
     staged.isCreated(volume);
   if (isNew) return true; // nobody has mounted it
   if (step.do === "renew") {

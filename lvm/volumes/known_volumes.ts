@@ -17,7 +17,6 @@ import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts
 import { inDeviceName, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { formatStateTag, markVolumeDeleted, OWNER, unmountedTag, usedTag, VOLUME, volumeTags } from "../model/tags.ts";
 import { lvUuidOf, readMappedDevice } from "../host/device_mapper.ts";
-import { isLinear } from "../model/layout.ts";
 import { newVolumeLvName } from "./thick_volumes.ts";
 import { copiesInProgress } from "../inventory/copying.ts";
 import { type Candidate, isSelected, selectCandidates } from "../model/groups.ts";
@@ -69,7 +68,7 @@ export async function readCreated(
   request: VolumeRequest,
   size: bigint,
 ): Promise<Volume | undefined> {
-  if (!isLinear(request.layout) || request.thin !== undefined || request.source !== undefined) return undefined;
+  if (request.layout.type !== "linear" || request.thin !== undefined || request.source !== undefined) return undefined;
   const name = newVolumeLvName(driver, group, request.id);
   const deviceName = `${inDeviceName(group.name)}-${inDeviceName(name)}`;
   const mapped = await readMappedDevice(lvm.exec, deviceName).catch(ignoring("CommandFailed", "Unavailable"));
@@ -156,10 +155,10 @@ export function selectionOf(driver: string, { id, lv, tags }: Volume): Selection
 function emptySelectionOf(driver: string, volume: Volume): Selection {
   const { id, lv } = volume;
   const { tags = [], ...selection } = selectionOf(driver, volume);
-  const isFormatted = lv.tags.includes(unmountedTag(lv));
+  const mark = unmountedTag(volume);
   return {
     ...selection,
-    tags: isFormatted ? [...tags, unmountedTag(lv)] : tags,
+    tags: lv.tags.includes(mark) ? [...tags, mark] : tags,
     withoutGroupTag: usedTag(driver, id, lv.uuid),
   };
 }
