@@ -83,8 +83,9 @@ function nextRoundStep(objects: MoveObjects): MoveStep {
 /** Returns the next step while nobody may begin to use the volume. */
 function nextHeldStep(objects: MoveObjects, volume: LvmVolume, isOnline: boolean): MoveStep | undefined {
   const { self: move, copy, temporary } = objects;
-  // a snapshot that was under way when the volume was held; it may stay for long
-  if (objects.isSnapshotted && move.status?.persistentVolume === undefined) return { do: "release" };
+  // a snapshot that was under way when the volume was held; it may stay for long. The copy of one that is gone stays as it is
+  const isUndecided = move.status?.persistentVolume === undefined && !isGone(volume);
+  if (objects.isSnapshotted && isUndecided) return { do: "release" };
   const use = waitForUse(volume);
   if (use !== undefined) return use;
   const { generation = 0 } = volume.metadata;

@@ -195,6 +195,12 @@ const STEPS: readonly [what: string, volume: LvmVolume, objects: Partial<MoveObj
     "release",
   ],
   [
+    "a complete copy of a Lost volume of which somebody has a snapshot",
+    { ...HELD, status: { ...HELD.status!, state: "Lost" } },
+    { copy: copy(LAST, { state: "Ready" }), snapshots: ["s"], isSnapshotted: true },
+    "wait: waits until snapshots s are deleted",
+  ],
+  [
     "a complete copy whose PersistentVolume is being replaced",
     HELD,
     {
