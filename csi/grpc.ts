@@ -114,14 +114,12 @@ export async function listen(path: string, methods: ReadonlyMap<string, BoundMet
     return accepting; // Deno removes the path when the last accept() has ended
   };
   const abort = async () => {
-    const stopped = stopListening();
+    await stopListening(); // a connection may have been accepted just before
     for (const connection of connections) connection.destroy(); // forceShutdown() leaves those of an injector
-    await stopped;
   };
   const shutdown = async () => {
-    const stopped = stopListening();
+    await stopListening(); // a connection may have been accepted just before
     await new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
-    await stopped;
   };
   return { shutdown, abort };
 }
@@ -131,7 +129,8 @@ async function writeAll(call: Call, messages: AsyncIterator<Uint8Array<ArrayBuff
   const gone = Promise.withResolvers<"gone">();
   const end = () => {
     gone.resolve("gone");
-    messages.return?.(); // also while it makes the next one
+    // also while it makes the next one; nobody is there any more for how it ends
+    messages.return?.().catch((error) => log.warn("error", { error }));
   };
   if (call.cancelled) return end();
   call.once("cancelled", end);

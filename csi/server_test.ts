@@ -1,5 +1,6 @@
 import type { ServiceError } from "@grpc/grpc-js";
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { withinDeadline } from "../base/clock.ts";
 import { StorageError } from "../base/error.ts";
 import { fakeHost } from "../tests/contract/helpers/fake_host.ts";
 import { assertFails, failureStatus, Harness, mountCapability, volumeRequest } from "../tests/contract/helpers/host.ts";
@@ -307,6 +308,25 @@ Deno.test("the server answers calls and failures", async () => {
     await server.close(1_000);
     await Deno.remove(folder, { recursive: true });
   }
+});
+
+Deno.test("the server ends the connections that it has accepted while it stops", async () => {
+  const folder = await Deno.makeTempDir();
+  const path = `${folder}/csi.sock`;
+  for (const end of ["shutdown", "abort"] as const) {
+    const listener = await listen(path, new Map());
+    const connections = await Promise.all(Array.from({ length: 5 }, () => Deno.connect({ transport: "unix", path })));
+    await listener[end]();
+    for (const connection of connections) {
+      const ended = (async () => {
+        while (await connection.read(new Uint8Array(100)).catch(() => null) !== null);
+        return "ended";
+      })();
+      assertEquals(await withinDeadline(ended, 2_000), "ended", end);
+      connection.close();
+    }
+  }
+  await Deno.remove(folder, { recursive: true });
 });
 
 Deno.test("the server leaves a socket that is opened at its path when it has ended", async () => {

@@ -122,6 +122,23 @@ for (const count of [0, 1]) {
   );
 }
 
+Deno.test("what fails at the end of a stream after its client has gone ends no process", async () => {
+  const ended = Promise.withResolvers<void>();
+  await using here = await serveDelta(async function* () {
+    try {
+      for (let offset = 0;; offset++) yield await Promise.resolve(responseAt(offset, 10_000));
+    } finally {
+      setTimeout(ended.resolve);
+      throw new Error("too late");
+    }
+  });
+  const connection = connect(here.path);
+  await connection.snapshotMetadata.getMetadataDelta().next();
+  await new Promise((resolve) => setTimeout(resolve, 200)); // until the buffers between the two are full
+  connection[Symbol.dispose]();
+  await ended.promise;
+});
+
 Deno.test(`the server waits for streams when it is closed, and ends them after its grace`, async () => {
   const gate = Promise.withResolvers<void>();
   await using here = await serveDelta(async function* () {
