@@ -56,12 +56,17 @@ function literal(text: string): unknown {
   return single === undefined ? JSON.parse(text) : single.replace(/\\(.)/g, "$1");
 }
 
+/** Returns the item of a list at an index, from the end for one below zero; none where the list has none. */
+function itemAt(list: readonly unknown[], index: number): readonly unknown[] {
+  return list.slice(index, index + 1 || undefined);
+}
+
 /** The steps that are known, by how they are written. */
 const STEPS: readonly (readonly [written: RegExp, step: (match: readonly (string | undefined)[]) => Step])[] = [
   [/\.\*|\[\*\]/y, () => fieldsOf],
   [/\.((?:[\w/-]|\\.)+)/y, ([, name]) => fieldOf(name!.replace(/\\(.)/g, "$1"))],
   [/\['([^']*)'\]/y, ([, name]) => fieldOf(name!)],
-  [/\[(-?\d+)\]/y, ([, index]) => (value) => fieldsOf(value).slice(Number(index)).slice(0, 1)],
+  [/\[(-?\d+)\]/y, ([, index]) => (value) => Array.isArray(value) ? itemAt(value, Number(index)) : []],
   [
     /\[(-?\d*):(-?\d*)\]/y,
     ([, from, to]) => (value) => fieldsOf(value).slice(Number(from), to ? Number(to) : undefined),

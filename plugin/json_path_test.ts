@@ -17,6 +17,7 @@ Deno.test("templates give what those of kubectl give", () => {
     ["in {.context}:", "in prod:"],
     ["{.volumes[*].id}", "v1-a v1-b"],
     ["{.volumes[0].id} {.volumes[-1].id}", "v1-a v1-b"],
+    ["{.volumes[-5].id}{.volumes[5].id}{.volumes[0][0]}", ""],
     ["{.volumes[1:].id},{.volumes[:1].id},{.volumes[-1:].id}", "v1-b,v1-a,v1-b"],
     ["{.volumes[7].id}{.none.at.all}", ""],
     ["{.volumes[0].labels.app\\.io/tier}{.volumes[0].labels['a b']}", "x1"],

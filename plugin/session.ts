@@ -127,7 +127,12 @@ export class Session {
 
   /** Prints an answer in the format of `--output`. */
   print(answer: Answer): void {
-    this.#options.terminal.print(this.#format(answer));
+    this.#printFormatted(this.#format(answer));
+  }
+
+  /** Prints a text, if there is one: of no rows, there are no names. */
+  #printFormatted(text: string): void {
+    if (text !== "") this.#options.terminal.print(text);
   }
 
   /**
@@ -140,7 +145,7 @@ export class Session {
     const { flags, terminal, client, signal } = this.#options;
     const text = this.#format(await read(this.now)); // what fails at once ends the subcommand
     if (flags.watch === undefined) {
-      terminal.print(text);
+      this.#printFormatted(text);
       return EXIT.success;
     }
     let first: string | undefined = text;

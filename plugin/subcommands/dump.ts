@@ -46,6 +46,9 @@ import { diagnoseAll } from "./doctor.ts";
 /** The label of the driver's pods. */
 const OWN_PODS = ["app.kubernetes.io/name", "denolith"] as const;
 
+/** What a name may be a part of, and is no name of anybody. */
+const KEPT_WORDS = ["lvm.denolith.dev", "storage.k8s.io", "snapshot.storage.k8s.io", "groupsnapshot.storage.k8s.io"];
+
 /** The end of the log of a container that is taken: its lines, and its bytes. */
 const LOG_LIMITS = "tailLines=5000&limitBytes=2000000";
 
@@ -83,8 +86,9 @@ export async function dump(session: Session): Promise<number> {
     answers.push(await attempt(`why ${name}`, async () => explainClaim(await readClaimState(client, at))));
   }
   const logs = new Map<string, string>();
-  for (const { metadata: { namespace, name }, spec } of objects.pods.filter(isOwn)) {
+  for (const { metadata: { namespace, name }, spec } of objects.pods.filter(ownPodsBy(objects.leases))) {
     for (const { name: container } of [...spec?.initContainers ?? [], ...spec?.containers ?? []]) {
+      session.signal.throwIfAborted();
       const path = `/api/v1/namespaces/${namespace}/pods/${name}/log?container=${container}&${LOG_LIMITS}`;
       const log = await attempt(`log of ${name} ${container}`, () => client.readPath(path));
       if (log !== undefined) logs.set(`logs/${name}.${container}.log`, log);
@@ -104,7 +108,7 @@ export async function dump(session: Session): Promise<number> {
     ...{ context: subject.context, unread: [...unread] },
   };
   const isMasked = flags.mask !== undefined;
-  const mask = new Mask(isMasked ? namesIn(objects, subject.context) : {});
+  const mask = new Mask(isMasked ? namesIn(objects, subject.context) : {}, [driver, ...KEPT_WORDS]);
   const clean = (object: KubeObject) => isMasked ? withoutForeignMetadata(object) : object;
   const data = { dump: about, status: overview, why: answers, ...(doctor && { doctor }) };
   const toJson = (value: object) => isMasked ? mask.json(toPlain(value)) : JSON.stringify(toPlain(value), null, 2);
@@ -140,14 +144,21 @@ async function readObjects(reader: LenientReader, driver: string) {
   const usesClaims = (pod: Pod) => claimNamesOf(pod).some((name) => ofClaims.has(`${pod.metadata.namespace}/${name}`));
   const requests = keysOf(contents.map(({ spec }) => spec.volumeSnapshotRef));
   const groupRequests = keysOf(groupContents.map(({ spec }) => spec.volumeGroupSnapshotRef));
-  const ownPods = allPods.filter((pod) => isOwn(pod) || usesClaims(pod));
+  const ownLeases = (await reader.list(leases)).filter(({ metadata: { name, labels } }) =>
+    name.includes(driver.replaceAll(".", "-")) || labels?.[DRIVER_NAME_LABEL] === driver
+  );
+  const isOwn = ownPodsBy(ownLeases);
   const objects = {
     lvmnodes: (await reader.list(lvmNodes)).filter(ofDriver),
     lvmvolumes: (await reader.list(lvmVolumes)).filter(ofDriver),
     lvmsnapshots: (await reader.list(lvmSnapshots)).filter(ofDriver),
     lvmmoves: (await reader.list(lvmMoves)).filter(ofDriver),
     lvmimports: (await reader.list(lvmImports)).filter(ofDriver),
-    nodes: (await reader.list(nodes)).map(({ status, ...node }) => ({ ...node, status: { ...status, images: [] } })),
+    nodes: (await reader.list(nodes)).map(({ metadata, spec, status }) => ({
+      metadata,
+      spec: { unschedulable: spec?.unschedulable }, // others name providers and networks
+      status: { ...status, images: [] },
+    })),
     ...{ storageclasses: classes, persistentvolumes: volumes, persistentvolumeclaims: claims },
     ...{ volumesnapshotcontents: contents, volumegroupsnapshotcontents: groupContents },
     volumesnapshots: (await reader.list(volumeSnapshots)).filter((one) =>
@@ -155,10 +166,8 @@ async function readObjects(reader: LenientReader, driver: string) {
     ),
     volumegroupsnapshots: (await reader.list(volumeGroupSnapshots)).filter((one) => groupRequests.has(keyOf(one))),
     csistoragecapacities: (await reader.list(csiStorageCapacities)).filter((one) => isOfClass(one.storageClassName)),
-    leases: (await reader.list(leases)).filter(({ metadata: { name, labels } }) =>
-      name.includes(driver.replaceAll(".", "-")) || labels?.[DRIVER_NAME_LABEL] === driver
-    ),
-    pods: ownPods.map(shortPod),
+    leases: ownLeases,
+    pods: allPods.filter((pod) => isOwn(pod) || usesClaims(pod)).map((pod) => shortPod(pod, isOwn(pod))),
   };
   const uids = new Set(Object.values(objects).flat().map(({ metadata }) => metadata.uid));
   const isAbout = ({ involvedObject: { uid }, source, reportingComponent }: Event) =>
@@ -169,12 +178,14 @@ async function readObjects(reader: LenientReader, driver: string) {
   ) as unknown as typeof all;
 }
 
-function isOwn({ metadata }: Pod): boolean {
-  return metadata.labels?.[OWN_PODS[0]] === OWN_PODS[1];
+/** Returns what reports whether a pod is the driver's: anybody may give the label to a pod, but not in a namespace of its leases. */
+function ownPodsBy(ownLeases: readonly KubeObject[]): (pod: Pod) => boolean {
+  const namespaces = new Set(ownLeases.map(({ metadata }) => metadata.namespace));
+  return ({ metadata: { namespace, labels } }) => labels?.[OWN_PODS[0]] === OWN_PODS[1] && namespaces.has(namespace);
 }
 
 /** Returns a pod without its environment, which may have secrets: of those of others, only what is theirs of claims. */
-function shortPod(pod: Pod): Pod {
+function shortPod(pod: Pod, isOwn: boolean): Pod {
   const { metadata, spec, status } = pod;
   const { nodeName, volumes = [], containers = [], initContainers = [] } = spec ?? {};
   const short = ({ name, image, args, resources }: typeof containers[number]) => ({ name, image, args, resources });
@@ -182,9 +193,9 @@ function shortPod(pod: Pod): Pod {
   const ofDriver = { ...ofOthers, containers: containers.map(short), initContainers: initContainers.map(short) };
   const { phase, conditions, containerStatuses, startTime } = status ?? {};
   return {
-    metadata: isOwn(pod) ? metadata : { ...metadata, annotations: {}, labels: {} },
-    spec: isOwn(pod) ? ofDriver : { ...ofOthers, containers: [] },
-    status: { phase, conditions, startTime, ...(isOwn(pod) && { containerStatuses }) },
+    metadata: isOwn ? metadata : { ...metadata, annotations: {}, labels: {} },
+    spec: isOwn ? ofDriver : { ...ofOthers, containers: [] },
+    status: { phase, conditions, startTime, ...(isOwn && { containerStatuses }) },
   } as Pod;
 }
 
@@ -215,24 +226,57 @@ function namesIn(
   const all: KubeObject[] = Object.values(objects).flat();
   const names = (list: readonly KubeObject[]) => list.map(({ metadata }) => metadata.name);
   const made = objects.lvmvolumes.map(({ metadata }) => metadata.annotations?.[CLAIM_ANNOTATION]?.split("/") ?? []);
-  const refs = objects.persistentvolumes.map(({ spec }) => spec?.claimRef);
+  const isOwn = ownPodsBy(objects.leases);
   const own = new Set(objects.pods.filter(isOwn).map(({ metadata }) => metadata.namespace));
+  const mentioned = new Map<string, string[]>();
+  collectNames(all, mentioned);
+  const found = (kind: string) => mentioned.get(kind) ?? [];
   const namespaces = [
     ...all.map(({ metadata }) => metadata.namespace),
-    ...refs.map((ref) => ref?.namespace),
     ...made.map(([namespace]) => namespace),
+    ...found("namespace"),
   ];
   return {
-    context: [context],
+    context: COMMON_NAMESPACES.test(context) ? [] : [context],
     address: objects.nodes.flatMap(({ status }) => status?.addresses ?? []).map(({ address }) => address),
-    pod: objects.pods.filter((pod) => !isOwn(pod)).flatMap(({ metadata: { name, ownerReferences = [] } }) => [
-      name,
-      ...ownerReferences.map((owner) => owner.name),
-    ]),
-    claim: [...names(objects.persistentvolumeclaims), ...refs.map((ref) => ref?.name), ...made.map(([, name]) => name)],
+    pod: [...found("pod"), ...names(objects.pods)].filter((name) => !names(objects.pods.filter(isOwn)).includes(name!)),
+    claim: [
+      ...found("persistentvolumeclaim"),
+      ...names(objects.persistentvolumeclaims),
+      ...made.map(([, name]) => name),
+    ],
     namespace: namespaces.filter((name) => name !== undefined && !COMMON_NAMESPACES.test(name) && !own.has(name)),
-    snapshot: names([...objects.volumesnapshots, ...objects.volumegroupsnapshots]),
-    class: names(objects.storageclasses),
+    snapshot: [
+      ...names([...objects.volumesnapshots, ...objects.volumegroupsnapshots]),
+      ...["volumesnapshot", "volumegroupsnapshot"].flatMap(found),
+    ],
+    class: [...names(objects.storageclasses), ...found("class")],
     node: [...names(objects.nodes), ...objects.lvmvolumes.map(({ spec }) => spec.nodeName), ...names(objects.lvmnodes)],
+    ...Object.fromEntries([...mentioned].filter(([kind]) => !OWN_KINDS.test(kind))),
   };
+}
+
+/** What is not masked by its kind: names that Kubernetes or the driver has made, and those that stand elsewhere. */
+const OWN_KINDS =
+  /^(?:namespace|class|pod|node|persistentvolume(?:claim)?|lvm.*|lease|volume(?:group)?snapshot(?:content)?|customresourcedefinition|daemonset|deployment)$/;
+
+/** Collects the names in the references of objects, by the kinds of what they name. */
+function collectNames(value: unknown, names: Map<string, string[]>, key = ""): void {
+  if (value === null || typeof value !== "object") return;
+  const add = (kind: string, name: unknown) => {
+    if (typeof name !== "string") return;
+    if (!names.has(kind)) names.set(kind, []);
+    names.get(kind)!.push(name);
+  };
+  const { kind, name, namespace } = value as Record<string, unknown>;
+  if (/(?:Ref|^dataSource|^involvedObject|^ownerReferences)$/.test(key)) {
+    add(typeof kind === "string" ? kind.toLowerCase() : "name", name);
+    add("namespace", namespace);
+  }
+  for (const [field, part] of Object.entries(value)) {
+    if (/ClassName$/.test(field)) add("class", part);
+    if (/secret-name$/.test(field)) add("secret", part);
+    if (/secret-namespace$/.test(field)) add("namespace", part);
+    collectNames(part, names, Array.isArray(value) ? key : field);
+  }
 }

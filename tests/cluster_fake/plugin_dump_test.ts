@@ -4,8 +4,10 @@
  * @module
  */
 
-import { assert, assertEquals, assertMatch } from "@std/assert";
-import { pods, storageClasses } from "../../k8s/api/objects.ts";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { DRIVER_NAME_LABEL } from "../../k8s/api/agent_leases.ts";
+import { events, leases, pods, storageClasses } from "../../k8s/api/objects.ts";
+import { volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
 import { run } from "../../deploy/process.ts";
 import { DRIVER } from "../fake/cluster/node_cluster.ts";
 import { pluginOver, type PluginRun } from "../fake/cluster/plugin_run.ts";
@@ -20,6 +22,8 @@ async function setUp(stage: Stage): Promise<void> {
   stage.cluster.addClaim({ name: "waiting", size: "1Gi" });
   const { api } = stage.cluster;
   const env = [{ name: "TOKEN", value: "s3cret" }];
+  // where the driver is, by its leases
+  api.put(leases, { metadata: { name: "agent", namespace: "denolith", labels: { [DRIVER_NAME_LABEL]: DRIVER } } });
   for (const container of [{ name: "denolith", args: ["node"], env }]) {
     api.put(pods, {
       metadata: {
@@ -102,6 +106,43 @@ Deno.test("kubectl denolith dump --mask: has names and addresses of nobody, the 
     files.get("logs/denolith-node-x.denolith.log")!,
     new RegExp(`on ${volume.spec.nodeName}, address-\\d+$`, "m"),
   );
+});
+
+Deno.test("kubectl denolith dump --mask: has no names of what is gone or only referred to, and leaves the driver's words", async () => {
+  await using stage = new Stage();
+  await setUp(stage);
+  const { api } = stage.cluster;
+  api.put(pods, {
+    metadata: { name: "forged", namespace: "theirs", labels: { "app.kubernetes.io/name": "denolith" } },
+    spec: { containers: [{ name: "web", args: ["--password=hunter2"] }] },
+  } as never);
+  api.put(volumeSnapshotContents, {
+    metadata: { name: "snapcontent-1" },
+    spec: {
+      ...{ driver: DRIVER, deletionPolicy: "Retain", source: {}, volumeSnapshotClassName: "gone-class" },
+      volumeSnapshotRef: { name: "gone-snapshot", namespace: "gone-namespace" },
+    },
+  });
+  api.put(events, {
+    metadata: { name: "gone-claim.1", namespace: "gone-namespace" },
+    involvedObject: { kind: "PersistentVolumeClaim", name: "gone-claim", namespace: "gone-namespace" },
+    ...{
+      reason: "x",
+      message: "of gone-claim at 10.1.2.3:443, [fd00:10::7]:443, 2026-11-28T10:20:30Z",
+      type: "Normal",
+    },
+    source: { component: DRIVER },
+  } as never);
+  stage.cluster.addClaim({ name: "10", size: "1Gi" });
+  stage.cluster.addClass("lvm", { parameters: { volumeGroup: "data" } });
+  const files = await unpack(await pluginOver(api, { role: "administrator" })(["dump", "--mask", "--skip-doctor"]));
+  const text = [...files.values()].join("\n");
+  for (const name of ["hunter2", "gone-class", "gone-snapshot", "gone-namespace", "gone-claim", "10.1.2.3", "fd00"]) {
+    assertEquals(text.includes(name), false, name);
+  }
+  assertMatch(text, /at address-\d+:443, \[address-\d+\]:443, 2026-11-28T/);
+  assertStringIncludes(files.get("objects/lvmvolumes.json")!, `"driverName": "${DRIVER}"`);
+  assertStringIncludes(files.get("objects/storageclasses.json")!, `"provisioner": "${DRIVER}"`);
 });
 
 Deno.test("kubectl denolith dump: says what may not be read, and is refused on a terminal", async () => {
