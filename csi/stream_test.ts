@@ -129,7 +129,7 @@ Deno.test("what fails at the end of a stream after its client has gone ends no p
       for (let offset = 0;; offset++) yield await Promise.resolve(responseAt(offset, 10_000));
     } finally {
       setTimeout(ended.resolve);
-      throw new Error("too late");
+      await Promise.reject(new Error("too late"));
     }
   });
   const connection = connect(here.path);
