@@ -35,18 +35,23 @@ async function start(lvcreate: readonly string[], more: { readonly offline?: boo
   return s;
 }
 
-/** Moves the volume. */
+/** Moves the volume, and checks what there is then. */
 async function move(s: MoveCluster, from: 1 | 2, to: 1 | 2): Promise<void> {
-  s.addMove({ sourceNode: `node-${from}`, targetNode: `node-${to}` });
-  const { status } = await waitUntilEnded(s);
-  assertEquals(status?.state, "Complete", status?.message);
-  await s.cluster.client.delete(lvmMoves, { name: MOVED });
+  await completeMove(s, from, to);
   await waitUntil(() => s.move === undefined, "no LVMMove");
   await s.idle();
   assertEquals(s.lvmVolumes, [`volume node-${to} Ready`]);
   assertEquals(s.machines.map((machine) => machine.allLvs().length > 0), [to === 1, to === 2]);
   assertEquals([...s.lv(to === 1 ? 0 : 1)!.content.data], ["letters"]);
   assertEquals(nodeOfVolume(s.persistentVolume!, TOPOLOGY_KEY), `node-${to}`);
+}
+
+/** Moves the volume. */
+async function completeMove(s: MoveCluster, from: 1 | 2, to: 1 | 2): Promise<void> {
+  s.addMove({ sourceNode: `node-${from}`, targetNode: `node-${to}` });
+  const { status } = await waitUntilEnded(s);
+  assertEquals(status?.state, "Complete", status?.message);
+  await s.cluster.client.delete(lvmMoves, { name: MOVED });
 }
 
 async function waitUntilEnded(s: MoveCluster) {
@@ -76,7 +81,7 @@ Deno.test("an import is not undone while its volume is on another node, and is w
   const message = () => s.cluster.api.objects(lvmImports)[0]?.status?.message ?? "";
   await waitUntil(() => message().startsWith("the volume was moved"), message);
   assertStringIncludes(message(), "the volume was moved to node node-2; move it back, or finish");
-  await move(s, 2, 1);
+  await completeMove(s, 2, 1); // it is undone at once then
   await waitUntil(
     () => s.cluster.api.objects(lvmImports).length === 0,
     () => `no LVMImport: ${JSON.stringify([message(), s.lvmVolumes, s.cluster.api.objects(lvmVolumes)])}`,

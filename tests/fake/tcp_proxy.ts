@@ -91,6 +91,7 @@ export class TcpProxy implements AsyncDisposable {
       const upstream = await Deno.connect(this.#target);
       if (!this.#connections.has(downstream)) return upstream.close();
       this.#connections.add(upstream);
+      for (const connection of [downstream, upstream]) connection.setNoDelay();
       await Promise.all([this.#pipe(downstream, upstream), this.#pipe(upstream, downstream)]);
     } catch {
       this.#close(downstream);

@@ -33,7 +33,8 @@ export function grpcClient(path: string, authority = "localhost", options: Chann
       // its streams closed it, because the other side had
     }
   };
-  const forward = async (from: Deno.Conn) => {
+  const forward = async (from: Deno.TcpConn) => {
+    from.setNoDelay(); // an answer would wait for 40 ms until the client's kernel says that it has the one before
     connections.add(from);
     try {
       const to = await Deno.connect({ transport: "unix", path });
