@@ -192,7 +192,9 @@ export const SYMPTOMS: Readonly<Record<SymptomReason, Symptom>> = {
   },
   HasSnapshots: {
     chapters: ["terminating"],
-    remedy: "Delete its snapshots.",
+    remedy:
+      "Delete its snapshots. One without a VolumeSnapshot is an orphan, as after its node was forgotten and came back: " +
+      "kubectl denolith orphans says how to remove it.",
   },
   DeletedByOthers: {
     chapters: ["terminating"],

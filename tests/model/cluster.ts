@@ -32,6 +32,7 @@ import {
   volumeSnapshotContents,
   volumeSnapshots,
 } from "../../k8s/api/snapshot_objects.ts";
+import { NONE_KNOWN, ORPHANS_CONDITION, orphansInMessage, REMOVE_ORPHANS_ANNOTATION } from "../../k8s/agent/orphans.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { lvmImports, openEbsVolumes, topoLvmVolumes } from "../../k8s/handover/imports.ts";
@@ -411,6 +412,24 @@ export class ModelCluster {
     await recorder.stop(1_000);
     node.wasForgotten = true;
     count("node forgotten");
+  }
+
+  /**
+   * Removes what the nodes name as orphans, as an administrator does. A node that was forgotten comes back with the logical
+   * volumes of objects that were deleted meanwhile.
+   */
+  removeOrphans(): void {
+    for (const { name, wasForgotten } of this.nodes) {
+      const { metadata: { annotations = {} }, status } = this.#lvmNode(name) ?? { metadata: {} };
+      const condition = status?.conditions?.find(({ type, status }) => type === ORPHANS_CONDITION && status === "True");
+      const uuids = orphansInMessage(condition?.message ?? "").map(({ uuid }) => uuid);
+      if (!wasForgotten || uuids.length === 0) continue;
+      const request = [...uuids, NONE_KNOWN].join(",");
+      if (annotations[REMOVE_ORPHANS_ANNOTATION] === request) continue;
+      const patch = { metadata: { annotations: { [REMOVE_ORPHANS_ANNOTATION]: request } } };
+      this.api.collection(lvmNodes).patch(patch, { name, namespace: undefined });
+      count("orphans removed");
+    }
   }
 
   /** Deletes a snapshot. */

@@ -390,7 +390,10 @@ class Player {
       }
     }
     await cluster.until(
-      () => this.#left().length === 0,
+      () => {
+        cluster.removeOrphans();
+        return this.#left().length === 0;
+      },
       () => `${this.#left().join("; ")}\n${cluster.lastEvents()}`,
       SETTLE_MS,
     );
