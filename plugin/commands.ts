@@ -44,7 +44,7 @@ import {
 const VERSION_FORMATS = ["json", "yaml"] as const;
 
 /** The shells of `completion`; `kubectl` stands for the completion of `kubectl denolith` itself. */
-export const SHELLS = [...SHELLS_OF_ALL, "kubectl"] as const;
+export const SHELLS = [...SHELLS_OF_ALL, "powershell", "kubectl"] as const;
 
 /** When a subcommand that reads the cluster ends well. */
 const READS = { success: "the cluster answered", failure: "it did not, or refused" };

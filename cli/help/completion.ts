@@ -16,6 +16,7 @@ import {
 } from "../command_line.ts";
 import bash from "./completion.bash" with { type: "text" };
 import fish from "./completion.fish" with { type: "text" };
+import powershell from "./completion.ps1" with { type: "text" };
 import kubectl from "./completion.sh" with { type: "text" };
 import zsh from "./completion.zsh" with { type: "text" };
 
@@ -182,7 +183,7 @@ async function valueWords(
   return candidates.list.filter((word) => !before.split(",").includes(word)).map((word) => before + word);
 }
 
-const SCRIPTS = { bash, zsh, fish, kubectl };
+const SCRIPTS = { bash, zsh, fish, powershell, kubectl };
 
 /** A shell that has a script; `kubectl` stands for the completion of a plugin by kubectl. */
 export type Shell = keyof typeof SCRIPTS;

@@ -1,7 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
+import { Language, Parser } from "web-tree-sitter";
 import { PLUGIN } from "../../plugin/commands.ts";
 import { DENOLITH } from "./denolith.ts";
-import { completionLines, type NameSource } from "./completion.ts";
+import { completionLines, completionScript, type NameSource } from "./completion.ts";
 
 const SOURCE: NameSource = {
   names: (resource, flags) => Promise.resolve([`${resource}-1`, `${resource}-${flags["namespace"] ?? "2"}`]),
@@ -94,4 +95,19 @@ Deno.test("what is proposed for a flag is accepted by its check", async () => {
       }
     }
   }
+});
+
+Deno.test("the script for PowerShell can be parsed, and runs no other program than the plugin, with its words as they are", async () => {
+  await Parser.init();
+  const grammar = new URL(import.meta.resolve("tree-sitter-powershell/tree-sitter-powershell.wasm"));
+  const parser = new Parser().setLanguage(await Language.load(await Deno.readFile(grammar)));
+  const script = completionScript(PLUGIN, "powershell");
+  const { rootNode } = parser.parse(script)!;
+  assertEquals(rootNode.descendantsOfType(["ERROR"]).map((node) => node?.text), []);
+  assert(parser.parse(script.slice(0, -1))!.rootNode.hasError, "the parser sees errors");
+  assertEquals(rootNode.descendantsOfType("command").map((node) => node?.text.split("\n")[0]), [
+    "Register-ArgumentCompleter -Native -CommandName 'kubectl-denolith' -ScriptBlock {",
+    "Select-Object -Skip 1",
+    "& 'kubectl-denolith' '__complete' @words 2>$null",
+  ]);
 });

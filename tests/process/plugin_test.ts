@@ -150,7 +150,7 @@ Deno.test("kubectl denolith: flags are judged before kubectl is run, and a wrong
     [["why", "x", "-A"], /why: unknown flag "-A"/],
     [["status", "--as-group", "admins"], /status: --as-group has no effect without --as/],
     [["move", "x", "--to", "n", "--force"], /move: --force has no effect without --evict/],
-    [["completion", "tcsh"], /SHELL "tcsh": must be bash, zsh, fish or kubectl/],
+    [["completion", "tcsh"], /SHELL "tcsh": must be bash, zsh, fish, powershell or kubectl/],
     [["status", "--driver-name", "_"], /--driver-name "_": must be/],
   ];
   await Promise.all(cases.map(async ([args, expected]) => {

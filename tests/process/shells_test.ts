@@ -193,6 +193,26 @@ Deno.test(
   },
 );
 
+const hasPowerShell = await succeeds("pwsh", ["-Version"]);
+Deno.test(
+  `PowerShell completes the plugin${hasPowerShell ? "" : " (skipped: pwsh is not installed)"}`,
+  { ignore: !hasPowerShell },
+  async () => {
+    await using folder = await Folder.create("powershell");
+    await Deno.rename(`${folder.path}/completion`, `${folder.path}/completion.ps1`);
+    for (const [typed, args] of CASES.filter(([typed]) => typed.startsWith(PLUGIN.executable))) {
+      const line = typed.slice(0, typed.indexOf("\t"));
+      const script = `. ./completion.ps1; (TabExpansion2 '${line}' ${line.length}).CompletionMatches[0].CompletionText`;
+      const { stdout, stderr } = await new Deno.Command("pwsh", {
+        args: ["-NoProfile", "-NonInteractive", "-Command", script],
+        ...{ clearEnv: true, env: folder.env, cwd: folder.path },
+      }).output();
+      assertEquals(new TextDecoder().decode(stderr), "");
+      assertEquals(new TextDecoder().decode(stdout).trimEnd(), args[line.split(" ").length - 2], typed);
+    }
+  },
+);
+
 Deno.test("kubectl's completion program prints what the plugin proposes, in the protocol of kubectl", async () => {
   await using folder = await Folder.create("kubectl");
   await Deno.writeTextFile(`${folder.path}/kubectl_complete-denolith`, completionScript(PLUGIN, "kubectl"), {
