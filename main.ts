@@ -8,7 +8,7 @@
 import { toFileUrl } from "@std/path";
 import manifest from "./deno.json" with { type: "json" };
 import { checkFlags, EXIT, exitStatusOf, type Flags, parseCommandLine } from "./cli/command_line.ts";
-import { PLUGIN_SUBCOMMANDS, SUBCOMMANDS } from "./cli/commands.ts";
+import { PLUGIN_SUBCOMMANDS, SUBCOMMANDS } from "./cli/subcommands.ts";
 import { COMPLETE, completionLines, completionScript, type Shell } from "./cli/help/completion.ts";
 import { DENOLITH } from "./cli/help/denolith.ts";
 import { helpColumns, helpText } from "./cli/help/text.ts";

@@ -33,7 +33,7 @@ import { ClusterVolumes } from "../k8s/service/cluster_volumes.ts";
 import { ClusterTransfers } from "../k8s/service/transfers.ts";
 import { TransferGrants } from "../k8s/service/transfer_grants.ts";
 import type { CapacityClient, CsiClient, GroupSnapshotClient } from "../k8s/sidecars/csi_client.ts";
-import { WakeUps } from "../k8s/sidecars/wake_ups.ts";
+import { WakeUps } from "../k8s/runtime/wake_ups.ts";
 import { EventRecorder } from "../k8s/runtime/events.ts";
 import { Informer, type InformerOptions } from "../k8s/runtime/informer.ts";
 import { controllerLeaseName, LeaderElection, type Sidecar, sidecarLeaseName } from "../k8s/runtime/leader.ts";

@@ -9,7 +9,7 @@ import { lvmMoves } from "../k8s/handover/moves.ts";
 import { Informer } from "../k8s/runtime/informer.ts";
 import { LeaderElection } from "../k8s/runtime/leader.ts";
 import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
-import { WakeUps } from "../k8s/sidecars/wake_ups.ts";
+import { WakeUps } from "../k8s/runtime/wake_ups.ts";
 import {
   volumeGroupSnapshotClasses,
   volumeGroupSnapshotContents,

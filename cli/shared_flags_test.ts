@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { stub } from "@std/testing/mock";
 import { checkFlags, type Flags, parseCommandLine, type Program, UsageError } from "./command_line.ts";
 import { DENOLITH } from "./help/denolith.ts";
-import { PLUGIN } from "../plugin/commands.ts";
+import { PLUGIN } from "../plugin/subcommands.ts";
 
 /** Returns the flags of a command line of a program. */
 function flagsOf(program: Program, ...args: string[]): Flags {

@@ -3,7 +3,7 @@ import manifest from "../deno.json" with { type: "json" };
 import { DENOLITH } from "../cli/help/denolith.ts";
 import { installedFiles } from "../cli/help/man.ts";
 import { completionScript } from "../cli/help/completion.ts";
-import { PLUGIN } from "../plugin/commands.ts";
+import { PLUGIN } from "../plugin/subcommands.ts";
 import { bundleDriver, bundlePlugin, type DriverModules } from "./bundle.ts";
 import { launchConfig } from "./launch.ts";
 import { compileNative, NATIVE_PLUGIN, runtimeMissing } from "./native.ts";

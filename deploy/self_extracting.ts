@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { PLUGIN_SUBCOMMANDS } from "../cli/commands.ts";
+import { PLUGIN_SUBCOMMANDS } from "../cli/subcommands.ts";
 import head from "./head.sh" with { type: "text" };
 import type { DriverModules } from "./bundle.ts";
 import {

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { PLUGIN_SUBCOMMANDS } from "../cli/commands.ts";
+import { PLUGIN_SUBCOMMANDS } from "../cli/subcommands.ts";
 import { ARCHITECTURES } from "./runtime.ts";
 import { V8_FLAGS } from "./launch.ts";
 import { type SelfExtractingParts, writeSelfExtracting } from "./self_extracting.ts";

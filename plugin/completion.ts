@@ -19,7 +19,7 @@ import type { NameSource } from "../cli/help/completion.ts";
 import { type Kubectl, type KubectlOptions, kubectlOptions } from "./kubectl.ts";
 import { KubectlClient } from "./kubectl_client.ts";
 import { contextOf, DEFAULT_NAMESPACE } from "./session.ts";
-import { PLUGIN_COMMANDS } from "./commands.ts";
+import { PLUGIN_COMMANDS } from "./subcommands.ts";
 
 /** The time that a cluster has to answer, in milliseconds: who pressed a key is waiting. */
 const DEADLINE_MS = 2_000;

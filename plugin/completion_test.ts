@@ -4,7 +4,7 @@ import { persistentVolumeClaims } from "../k8s/api/objects.ts";
 import { FakeApiServer } from "../tests/fake/cluster/api_server.ts";
 import { pluginOver } from "../tests/fake/cluster/plugin_run.ts";
 import { parseCommandLine } from "../cli/command_line.ts";
-import { PLUGIN } from "./commands.ts";
+import { PLUGIN } from "./subcommands.ts";
 import { clusterNames } from "./completion.ts";
 
 /** A cluster with nodes and claims. */

@@ -12,7 +12,7 @@ import {
 } from "./kubectl.ts";
 import { readLines } from "../k8s/client/response.ts";
 import { checkFlags, parseCommandLine } from "../cli/command_line.ts";
-import { PLUGIN, PLUGIN_COMMANDS } from "./commands.ts";
+import { PLUGIN, PLUGIN_COMMANDS } from "./subcommands.ts";
 import { clusterNames } from "./completion.ts";
 import { KubectlClient } from "./kubectl_client.ts";
 

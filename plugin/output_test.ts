@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { parse } from "@std/yaml";
 import { coloursOf, formatAnswer, withoutControls } from "./output.ts";
-import { problemsText } from "./subcommands/tables.ts";
+import { problemsText } from "./tables.ts";
 
 const PLAIN = coloursOf({ hasColours: false });
 

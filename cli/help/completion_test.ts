@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { Language, Parser } from "web-tree-sitter";
-import { PLUGIN } from "../../plugin/commands.ts";
+import { PLUGIN } from "../../plugin/subcommands.ts";
 import { DENOLITH } from "./denolith.ts";
 import { completionLines, completionScript, type NameSource } from "./completion.ts";
 

@@ -5,7 +5,7 @@
  */
 
 import { CACHE_VARIABLES, EXIT_STATUS_TOPIC, type Program, type Topic } from "../command_line.ts";
-import { SUBCOMMANDS } from "../commands.ts";
+import { SUBCOMMANDS } from "../subcommands.ts";
 
 const ENVIRONMENT: Topic = {
   summary: "The environment variables that denolith reads",

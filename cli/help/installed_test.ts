@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { PLUGIN } from "../../plugin/commands.ts";
+import { PLUGIN } from "../../plugin/subcommands.ts";
 import { COMPLETE } from "./completion.ts";
 import { DENOLITH } from "./denolith.ts";
 import { installedFiles } from "./man.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { PLUGIN } from "../../plugin/commands.ts";
+import { PLUGIN } from "../../plugin/subcommands.ts";
 import { succeeds } from "../../tests/demo/command.ts";
 import type { Program } from "../command_line.ts";
 import { DENOLITH } from "./denolith.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { assertSnapshot } from "@std/testing/snapshot";
-import { PLUGIN } from "../../plugin/commands.ts";
+import { PLUGIN } from "../../plugin/subcommands.ts";
 import type { Program } from "../command_line.ts";
 import { DENOLITH } from "./denolith.ts";
 import { defaultText, helpColumns, helpText } from "./text.ts";

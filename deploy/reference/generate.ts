@@ -16,7 +16,7 @@ import { flagSections, topicList } from "./flags.ts";
 import { metricsList, reasonsList, situationSections } from "./lists.ts";
 import { ioLimits, layoutsTable, openEbsNames, snapshotParameters, volumeParameters } from "./parameters.ts";
 import { DENOLITH } from "../../cli/help/denolith.ts";
-import { PLUGIN } from "../../plugin/commands.ts";
+import { PLUGIN } from "../../plugin/subcommands.ts";
 
 const ROOT = join(import.meta.dirname!, "../..");
 

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import type { Diagnosis } from "../../lvm/doctor/doctor.ts";
-import { CHECKS, type Finding } from "../../lvm/doctor/finding.ts";
+import { CHECK_NAMES, type Finding } from "../../lvm/doctor/doctor.ts";
 import { readObjects } from "../../deploy/objects.ts";
 import { DOCTOR_ANNOTATION, type LvmNode, type NodeDiagnosis } from "../api/lvm_objects.ts";
 import { type ApiClient, ApiError } from "../client/client.ts";
@@ -39,7 +39,7 @@ Deno.test("toNodeDiagnosis() keeps the worst findings, and no more than the sche
     ...{ check: "groups", level, subject: long, message: long, remedy: long },
   });
   const findings = [...Array.from({ length: 100 }, () => finding("info")), finding("error"), finding("warning")];
-  const checks = CHECKS.map((check) => ({ check, level: "ok" as const, summary: long }));
+  const checks = CHECK_NAMES.map((check) => ({ check, level: "ok" as const, summary: long }));
   const diagnosis: Diagnosis = { level: "error", checks, findings };
   const answer = toNodeDiagnosis(diagnosis, "a", NOW);
   assertEquals([answer.findings!.length, answer.omitted], [50, 52]);
@@ -47,7 +47,7 @@ Deno.test("toNodeDiagnosis() keeps the worst findings, and no more than the sche
   assert(JSON.stringify(answer).length < 100_000, "an object may have 1.5 MiB");
   const crd = readObjects("crds").find(({ spec }) => spec.names.kind === "LVMNode")!;
   const { properties } = crd.spec.versions[0].schema.openAPIV3Schema.properties.status.properties.doctor;
-  assert(answer.findings!.length <= properties.findings.maxItems && CHECKS.length <= properties.checks.maxItems);
+  assert(answer.findings!.length <= properties.findings.maxItems && CHECK_NAMES.length <= properties.checks.maxItems);
   for (const field of ["subject", "message", "remedy"] as const) {
     assert(answer.findings![0]![field]!.length <= properties.findings.items.properties[field].maxLength);
   }

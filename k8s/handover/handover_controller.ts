@@ -12,7 +12,7 @@ import { type LvmNode, lvmVolumes } from "../api/lvm_objects.ts";
 import { apiVersionOf, persistentVolumeClaims, persistentVolumes, type Resource } from "../api/objects.ts";
 import type { Informer } from "../runtime/informer.ts";
 import type { Controller } from "../runtime/controller.ts";
-import type { ControllerName } from "../sidecars/backoffs.ts";
+import type { ControllerName } from "../runtime/backoffs.ts";
 import { type BoundVolumeInformers, sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
 import { ApiError, isConflict, isTransient, type MergePatch, orAbsent } from "../client/client.ts";

@@ -7,7 +7,7 @@
 
 import type { Controller } from "../runtime/controller.ts";
 import { Informer } from "../runtime/informer.ts";
-import { WaitingKeys } from "../sidecars/wake_ups.ts";
+import { WaitingKeys } from "../runtime/wake_ups.ts";
 import { type PersistentVolumeClaim, volumeAttributesClasses } from "../api/objects.ts";
 import { type VolumeSnapshot, volumeSnapshots } from "../api/snapshot_objects.ts";
 import { dataSourceOf } from "./claim.ts";

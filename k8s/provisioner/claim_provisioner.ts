@@ -22,7 +22,7 @@ import {
 import { isPendingCloneOf } from "./cloning_protection.ts";
 import { AwaitedObjects } from "./awaited_objects.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
-import { type FreeSpaceGrowth, SpaceWaiters, WaitingKeys } from "../sidecars/wake_ups.ts";
+import { type FreeSpaceGrowth, SpaceWaiters, WaitingKeys } from "../runtime/wake_ups.ts";
 import { hasDriver, TopologyError, topologyLabels, WrongNodeError } from "../sidecars/claim_topology.ts";
 import { ClaimError, readClassParameters } from "../sidecars/class_parameters.ts";
 import { ApiError, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";

@@ -10,7 +10,7 @@ import { orAbsent } from "../client/client.ts";
 import { codeName, type CsiClient, errorMessage } from "../sidecars/csi_client.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { readSecretIfAllowed } from "../sidecars/secrets.ts";
-import { WaitingKeys } from "../sidecars/wake_ups.ts";
+import { WaitingKeys } from "../runtime/wake_ups.ts";
 import { deletionSecretOf } from "../sidecars/volume_secrets.ts";
 import { isManagedBy, nextReclaimStep, otherFinalizers, VOLUME_FINALIZER } from "./persistent_volume.ts";
 

@@ -14,7 +14,7 @@ import {
   type VolumeCapability,
   type VolumeContentSource,
 } from "../sidecars/csi_client.ts";
-import type { AwaitedSpace } from "../sidecars/wake_ups.ts";
+import type { AwaitedSpace } from "../runtime/wake_ups.ts";
 import type { ApiClient } from "../client/client.ts";
 import { type PersistentVolumeClaim, type StorageClass, volumeAttributesClasses } from "../api/objects.ts";
 import { quantityToBytes } from "../api/quantity.ts";

@@ -31,7 +31,7 @@ import {
   sizesOf,
   startedPatch,
 } from "./resize_plan.ts";
-import { type AwaitedSpace, SpaceWaiters, WaitingKeys } from "../sidecars/wake_ups.ts";
+import { type AwaitedSpace, SpaceWaiters, WaitingKeys } from "../runtime/wake_ups.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { expandSecretOf } from "../sidecars/volume_secrets.ts";
 

@@ -44,7 +44,7 @@ import { ObjectIndex } from "../runtime/object_index.ts";
 import { requireResponsiveAgent, type SilentAgents } from "./agent_liveness.ts";
 import type { LvmNode, LvmVolume, NodePhysicalVolume, NodeVolumeGroup } from "../api/lvm_objects.ts";
 import { actualSize, layoutOf, thinSpecOf, volumeRequestOf } from "../api/volume_mapping.ts";
-import type { FreeSpaceGrowth } from "../sidecars/wake_ups.ts";
+import type { FreeSpaceGrowth } from "../runtime/wake_ups.ts";
 
 /** Parses a list of volume groups. */
 export type ParseGroups = (list: string) => GroupMatcher;

@@ -3,7 +3,7 @@ import type { LvmNode, LvmVolume } from "../api/lvm_objects.ts";
 import { lvmVolumeFor } from "../api/volume_mapping.ts";
 import { FakeInformer } from "../../tests/fake/cluster/informer.ts";
 import { namedRequest } from "../../tests/fake/request.ts";
-import type { FreeSpaceGrowth, WakeUpKind } from "../sidecars/wake_ups.ts";
+import type { FreeSpaceGrowth, WakeUpKind } from "../runtime/wake_ups.ts";
 import { wakeSpaceWaiters } from "./waiting_work.ts";
 
 const MiB = 1n << 20n;

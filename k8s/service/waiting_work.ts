@@ -8,7 +8,7 @@
 import { type AgentManaged, isForgotten, type LvmNode, type LvmSnapshot, type LvmVolume } from "../api/lvm_objects.ts";
 import { blocksSourceDeletion } from "../api/snapshot_mapping.ts";
 import type { Informer } from "../runtime/informer.ts";
-import type { FreeSpaceGrowth, WakeUps } from "../sidecars/wake_ups.ts";
+import type { FreeSpaceGrowth, WakeUps } from "../runtime/wake_ups.ts";
 import { isObserved } from "./remote_objects.ts";
 import type { AgentLiveness } from "../scheduling/agent_liveness.ts";
 import { freeSpaceGrowth, pendingBytes } from "../scheduling/free_capacity.ts";

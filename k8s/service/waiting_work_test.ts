@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FORGOTTEN_ANNOTATION, type LvmNode, type LvmSnapshot, type LvmVolume } from "../api/lvm_objects.ts";
 import { FakeInformer } from "../../tests/fake/cluster/informer.ts";
-import type { WakeUpKind } from "../sidecars/wake_ups.ts";
+import type { WakeUpKind } from "../runtime/wake_ups.ts";
 import { wakeWaitingDeletions } from "./waiting_work.ts";
 
 function setUp() {

@@ -12,8 +12,8 @@ import type { Informer } from "../runtime/informer.ts";
 import { Controller, type ControllerOptions, type ReconcileResult } from "../runtime/controller.ts";
 import type { LvmSnapshot, LvmVolume } from "../api/lvm_objects.ts";
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from "../api/objects.ts";
-import { backoffOf, type ControllerName } from "./backoffs.ts";
-import type { WakeUps } from "./wake_ups.ts";
+import { backoffOf, type ControllerName } from "../runtime/backoffs.ts";
+import type { WakeUps } from "../runtime/wake_ups.ts";
 
 /** Options of a controller. */
 export interface SidecarOptions {

@@ -15,9 +15,9 @@ import { Informer } from "../runtime/informer.ts";
 import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_parameters.ts";
 import { codeName, type CreateGroupSnapshotRequest, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
 import { readSecret, readSecretIfAllowed } from "../sidecars/secrets.ts";
-import { backoffOf } from "../sidecars/backoffs.ts";
+import { backoffOf } from "../runtime/backoffs.ts";
 import { sidecarController } from "../sidecars/sidecar_controller.ts";
-import { SpaceWaiters, WaitingKeys } from "../sidecars/wake_ups.ts";
+import { SpaceWaiters, WaitingKeys } from "../runtime/wake_ups.ts";
 import { type Content, type ContentStep, failedPatch, unusablePatch } from "./content.ts";
 import type { ContentControllerOptions, ContentKind, Secrets } from "./content_kind.ts";
 

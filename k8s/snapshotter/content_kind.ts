@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { ControllerName } from "../sidecars/backoffs.ts";
+import type { ControllerName } from "../runtime/backoffs.ts";
 import type { Resource } from "../api/objects.ts";
 import type { VolumeSnapshotClass } from "../api/snapshot_objects.ts";
 import type { EventReason } from "../api/event_reasons.ts";
@@ -13,7 +13,7 @@ import type { EventRecorder } from "../runtime/events.ts";
 import type { SnapshotOwnerKind } from "../sidecars/class_parameters.ts";
 import type { CallOptions, CreateGroupSnapshotRequest } from "../sidecars/csi_client.ts";
 import type { SidecarOptions } from "../sidecars/sidecar_controller.ts";
-import type { WakeUps } from "../sidecars/wake_ups.ts";
+import type { WakeUps } from "../runtime/wake_ups.ts";
 import type { Content, ContentRules } from "./content.ts";
 
 /** Options of the controller of contents. */

@@ -12,7 +12,7 @@ import { type Command, commandError, type Exec, type Output, runThen } from "../
 import { formatBytes } from "../../base/size.ts";
 import { describeFree } from "../settings/spare_space.ts";
 import { Queues } from "../../base/queues.ts";
-import { lvchangeTags, type LvremoveOptions, type Selection } from "../model/commands.ts";
+import { lvchangeTags, type LvremoveOptions, type Selection } from "../model/command_lines.ts";
 import { ignoring, lateCompletion, StorageError } from "../../base/error.ts";
 import { pvsToName } from "../model/layout.ts";
 import { ExclusiveChanges } from "./exclusive_changes.ts";

@@ -13,7 +13,7 @@
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { lateCompletion, StorageError } from "../../base/error.ts";
 import { currentRequestId, withRequestIds } from "../../base/request_id.ts";
-import { lvremove, type LvremoveOptions, lvremoveTogether } from "../model/commands.ts";
+import { lvremove, type LvremoveOptions, lvremoveTogether } from "../model/command_lines.ts";
 import type { VolumeGroup } from "../model/report.ts";
 
 /** What {@linkcode Removals} needs of {@linkcode Lvm}. */

@@ -12,7 +12,7 @@ import type { VolumeId } from "../../base/ids.ts";
 import type { Lvm } from "./client.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { usedTag } from "../model/tags.ts";
-import { vgchange } from "../model/commands.ts";
+import { vgchange } from "../model/command_lines.ts";
 
 /**
  * Records that a volume is in use, and which LV it has.

@@ -52,7 +52,7 @@ import type { VolumeFinder } from "../inventory/volume_finder.ts";
 import type { PoolContext } from "../pools/pool_reservation.ts";
 import type { Reaper } from "../deletion/reaper.ts";
 import { syncFilesystem } from "../snapshots/snapshots.ts";
-import { lvcreate, type LvcreateOptions } from "../model/commands.ts";
+import { lvcreate, type LvcreateOptions } from "../model/command_lines.ts";
 
 /** Context of the steps of copies. */
 export interface CopyContext extends PoolContext {

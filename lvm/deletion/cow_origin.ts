@@ -5,7 +5,7 @@
  * @module
  */
 
-import { lvconvert } from "../model/commands.ts";
+import { lvconvert } from "../model/command_lines.ts";
 import { type Lvm, requirePvs } from "../client/client.ts";
 import { isOfKind, StorageError } from "../../base/error.ts";
 import { contentDevice } from "../encryption/mapping.ts";

@@ -14,7 +14,7 @@ import { type Command, commandError, type Exec, runThen } from "../exec.ts";
 import { allowWrites, verifyDevice } from "../host/device.ts";
 import { flushDisks, type Lvm } from "../client/client.ts";
 import type { DeletedLv } from "../inventory/leftovers.ts";
-import { lvchange } from "../model/commands.ts";
+import { lvchange } from "../model/command_lines.ts";
 import { type LocatedLv, lvPath } from "../model/report.ts";
 import { eraseNoneArguments, markErased } from "../model/tags.ts";
 import { describePool, findPool, isDamaged, unzeroedReason } from "../pools/pool.ts";

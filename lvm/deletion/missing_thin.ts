@@ -19,7 +19,7 @@
 
 import { type ErrorKind, ignoring, isOfKind, StorageError } from "../../base/error.ts";
 import type { Lvm } from "../client/client.ts";
-import { lvremove } from "../model/commands.ts";
+import { lvremove } from "../model/command_lines.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import {
   copySnapshotOf,

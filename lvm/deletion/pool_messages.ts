@@ -24,7 +24,7 @@
 import { max } from "../../base/size.ts";
 import type { Lvm } from "../client/client.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
-import { lvcreate, lvextend, lvremove } from "../model/commands.ts";
+import { lvcreate, lvextend, lvremove } from "../model/command_lines.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { findPool, isDriverPool, isThin, kernelNameOf, lvsInPool } from "../pools/pool.ts";
 import { monitoringOptions, removePool } from "../pools/pool_commands.ts";

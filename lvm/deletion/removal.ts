@@ -13,7 +13,7 @@ import type { FreshReport, Lvm } from "../client/client.ts";
 import { removeUsedTags } from "../client/used_tags.ts";
 import { type DeletedLv, deletedLvs } from "../inventory/leftovers.ts";
 import { DELETED, markCacheDeleted, OWNER, SNAPSHOT, usedTag, VOLUME } from "../model/tags.ts";
-import { lvchangeTags, lvconvert, lvremove, type Selection, vgchange } from "../model/commands.ts";
+import { lvchangeTags, lvconvert, lvremove, type Selection, vgchange } from "../model/command_lines.ts";
 import { type CacheLv, lvPath } from "../model/report.ts";
 import { activationArguments } from "../pools/activation.ts";
 import { isCowSnapshot, isThin } from "../pools/pool.ts";

@@ -7,7 +7,7 @@ import { describeCommand } from "../exec.ts";
 import { StorageError } from "../../base/error.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { VolumeFinder } from "../inventory/volume_finder.ts";
-import { lvchangeTags } from "../model/commands.ts";
+import { lvchangeTags } from "../model/command_lines.ts";
 import { lvPath } from "../model/report.ts";
 import { markVolumeDeleted } from "../model/tags.ts";
 import { PoolReservation } from "../pools/pool_reservation.ts";

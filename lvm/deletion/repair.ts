@@ -17,7 +17,7 @@ import {
   staleHeaderBackups,
 } from "../inventory/leftovers.ts";
 import { isOwned, markCacheDeleted, markSnapshotDeleted, ownedSnapshotId } from "../model/tags.ts";
-import { lvchangeTags, lvremove } from "../model/commands.ts";
+import { lvchangeTags, lvremove } from "../model/command_lines.ts";
 import { isIncompletePool, removeIncompletePool } from "../pools/pool_commands.ts";
 import type { PoolContext } from "../pools/pool_reservation.ts";
 import { activateLastSnapshots, mayHavePendingThin } from "./missing_thin.ts";

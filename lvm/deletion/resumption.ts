@@ -18,7 +18,7 @@
 import { deviceUuidOf, type MappedDevice, readMappedDevices } from "../host/device_mapper.ts";
 import { type Lvm, requireResponsive } from "../client/client.ts";
 import { runOk } from "../exec.ts";
-import { lvchange } from "../model/commands.ts";
+import { lvchange } from "../model/command_lines.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { isOwned } from "../model/tags.ts";
 

@@ -9,7 +9,7 @@ import { flushDisks, type Lvm } from "../client/client.ts";
 import { lateCompletion, StorageError } from "../../base/error.ts";
 import { runOk } from "../exec.ts";
 import { readBlockDevices } from "../host/device.ts";
-import { pvcreate, pvremove, vgcreate, vgextend } from "../model/commands.ts";
+import { pvcreate, pvremove, vgcreate, vgextend } from "../model/command_lines.ts";
 import type { VolumeGroup } from "../model/report.ts";
 import { readSurvey, type Survey } from "../model/survey.ts";
 import type { DiskFacts, DiskRecord, DiskStep } from "./orders.ts";

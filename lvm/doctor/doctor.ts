@@ -14,18 +14,20 @@ import { readBlockDevices } from "../host/device.ts";
 import { readDmTargets, readLvmVersion, readMappedDevices, readModules } from "../host/device_mapper.ts";
 import { readDisks } from "../host/disks.ts";
 import { readStackedDevices, stackedFilter as filterOf } from "../host/stacked_devices.ts";
+import { checkFilters } from "./filters.ts";
+import { checkGroups } from "./groups.ts";
+import { checkKernel, modulesToProbe } from "./kernel.ts";
+import { checkLeftovers } from "./leftovers.ts";
 import { checkLimits, readCgroupHierarchy } from "./limits.ts";
+import { checkLocks, lockFolderCommand } from "./locks.ts";
+import { checkMetadata } from "./metadata.ts";
 import { checkPools, THIN_TOOLS } from "./pools.ts";
-import { checkGroups, checkMetadata } from "./groups.ts";
-import { checkLeftovers, checkUdev } from "./leftovers.ts";
-import { checkFilters, checkLocks, lockFolderCommand } from "./settings.ts";
-import { checkKernel, checkTools, modulesToProbe } from "./tools.ts";
+import { checkTools } from "./tools.ts";
+import { checkUdev } from "./udev.ts";
 import { StorageError } from "../../base/error.ts";
 import {
-  type CheckName,
   type CheckResult,
-  CHECKS,
-  type Finding,
+  type Found,
   type HostFacts,
   type Level,
   type ReadResult,
@@ -42,6 +44,32 @@ import { readSurvey, type Survey, SURVEY_COMMAND, UNLOCKED_SURVEY_COMMAND } from
 import { FORMAT, ownersOf, tagValue } from "../model/tags.ts";
 import { parseFormat } from "../settings/format.ts";
 import { readHeaderKeys } from "../encryption/header.ts";
+
+/** The checks, in the order of the output, each in the file of its name. */
+export const CHECKS = {
+  tools: checkTools,
+  kernel: checkKernel,
+  locks: checkLocks,
+  filters: checkFilters,
+  groups: checkGroups,
+  metadata: checkMetadata,
+  pools: checkPools,
+  limits: checkLimits,
+  udev: checkUdev,
+  leftovers: checkLeftovers,
+} as const satisfies Record<string, (facts: HostFacts) => CheckResult>;
+
+/** The name of a check. */
+export type CheckName = keyof typeof CHECKS;
+
+/** The names of the checks, in the order of the output. */
+export const CHECK_NAMES = Object.keys(CHECKS) as readonly CheckName[];
+
+/** A finding of a check. */
+export interface Finding extends Found {
+  /** The check that found it. */
+  readonly check: CheckName;
+}
 
 /** Options of {@linkcode examine}. */
 export interface DoctorOptions {
@@ -77,25 +105,14 @@ export async function examine(options: DoctorOptions): Promise<Diagnosis> {
   const inventory = takeInventory("value" in survey ? survey.value.groups : [], createFinders(driver));
   const root = !("error" in survey && survey.error.kind === "FailedPrecondition");
   const all = { ...facts, driver, wanted, inventory, socket, root };
-  const results: Readonly<Record<CheckName, CheckResult>> = {
-    tools: checkTools(all),
-    kernel: checkKernel(all),
-    locks: checkLocks(all),
-    filters: checkFilters(all),
-    groups: checkGroups(all),
-    metadata: checkMetadata(all),
-    pools: checkPools(all),
-    limits: checkLimits(all),
-    udev: checkUdev(all),
-    leftovers: checkLeftovers(all),
-  };
-  const findings = CHECKS.flatMap((check) => results[check].findings.map((found) => ({ check, ...found })));
+  const results = CHECK_NAMES.map((check) => ({ check, ...CHECKS[check](all) }));
+  const findings = results.flatMap(({ check, findings }) => findings.map((found) => ({ check, ...found })));
   return {
     level: worstLevel(findings.map(({ level }) => level)),
-    checks: CHECKS.map((check) => ({
+    checks: results.map(({ check, findings, summary }) => ({
       check,
-      level: worstLevel(results[check].findings.map(({ level }) => level)),
-      summary: results[check].summary,
+      level: worstLevel(findings.map(({ level }) => level)),
+      summary,
     })),
     findings,
   };

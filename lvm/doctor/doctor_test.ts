@@ -5,7 +5,7 @@ import { leaveMetadataFree } from "../../tests/fake/machine/metadata_area.ts";
 import { newUuid } from "../../tests/fake/machine/machine.ts";
 import { diagnosisJson, diagnosisText } from "./text.ts";
 import { type Command, describeCommand } from "../exec.ts";
-import { CHECKS } from "./finding.ts";
+import { CHECK_NAMES, CHECKS } from "./doctor.ts";
 import { anyMatcherOf, exactMatcher } from "../model/groups.ts";
 import { volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { volumeTags } from "../model/tags.ts";
@@ -27,10 +27,20 @@ Deno.test("examine() finds nothing wrong on a healthy machine, reads everything 
   machine.fault = (command) => void commands.push(command);
   const { level, checks, findings } = await diagnose(machine);
   assertEquals([level, findings], ["ok", []]);
-  assertEquals(checks.map(({ check }) => check), [...CHECKS]);
+  assertEquals(checks.map(({ check }) => check), [...CHECK_NAMES]);
   assertEquals(commands.filter(({ mutates }) => mutates), []);
   assert(commands.length <= 15, commands.map(describeCommand).join("\n"));
   assert(commands.every(({ deadlineMs }) => deadlineMs !== undefined && deadlineMs <= 20_000));
+});
+
+Deno.test("each check of the doctor is in the file of its name, and in the reference", async () => {
+  const reference = await Deno.readTextFile(new URL("../../docs/reference/doctor.md", import.meta.url));
+  const described = [...reference.matchAll(/^- `([a-z]+)`:/gm)].map(([, name]) => name);
+  assertEquals(described, [...CHECK_NAMES]);
+  for (const [name, check] of Object.entries(CHECKS)) {
+    const file = await import(new URL(`${name}.ts`, import.meta.url).href);
+    assertEquals(file[check.name], check, name);
+  }
 });
 
 /** Conditions that look like problems, but are none. */
@@ -187,7 +197,7 @@ Deno.test("a diagnosis as JSON has the level, the checks and the findings", asyn
   const { machine, group } = healthyMachine();
   group.exported = true;
   const { level, checks, findings } = JSON.parse(diagnosisJson(await diagnose(machine)));
-  assertEquals([level, checks.length], ["error", CHECKS.length]);
+  assertEquals([level, checks.length], ["error", CHECK_NAMES.length]);
   assertEquals(findings, [{
     check: "groups",
     level: "error",

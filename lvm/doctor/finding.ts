@@ -10,28 +10,11 @@ import type { LvmVersion, MappedDevice } from "../host/device_mapper.ts";
 import type { Disk } from "../host/disks.ts";
 import type { Mount } from "../host/mounts.ts";
 import type { Inventory } from "../inventory/inventory.ts";
-import type { Configuration } from "../model/configuration.ts";
+import type { Configuration, Setting } from "../model/configuration.ts";
 import type { GroupMatcher } from "../model/groups.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import type { Survey, SurveyedGroup } from "../model/survey.ts";
 import { defined } from "../../base/defined.ts";
-
-/** The checks, in the order of the output. */
-export const CHECKS = [
-  "tools",
-  "kernel",
-  "locks",
-  "filters",
-  "groups",
-  "metadata",
-  "pools",
-  "limits",
-  "udev",
-  "leftovers",
-] as const;
-
-/** The name of a check. */
-export type CheckName = typeof CHECKS[number];
 
 /**
  * The level of a finding. `info`: for information. `warning`: something works now, or in most cases, but may fail
@@ -49,12 +32,6 @@ export interface Found {
   readonly message: string;
   /** The remedy: a command where there is one. */
   readonly remedy?: string;
-}
-
-/** A finding of a check. */
-export interface Finding extends Found {
-  /** The check that found it. */
-  readonly check: CheckName;
 }
 
 /** The result of a check. */
@@ -167,3 +144,17 @@ export function skippedCheck(why: string): CheckResult {
 /** Reasons to skip a check: there is no report, or there are no settings. */
 export const NO_REPORT = "it does not report its volume groups";
 export const NO_SETTINGS = "its settings cannot be read";
+
+/** The file of LVM's settings. */
+export const LVM_CONF = "/etc/lvm/lvm.conf";
+
+/** Returns the remedy that changes a setting of LVM. */
+export function settingRemedy(setting: Setting, value: string): string {
+  const [section, name] = setting.split("/");
+  return `${name} = ${value} in the section ${section} of ${LVM_CONF}`;
+}
+
+/** Returns the command that installs a package on Debian, and its variant for RHEL in parentheses. */
+export function installCommand(debian: string, redHat = debian): string {
+  return `apt-get install ${debian}` + (redHat === debian ? "   (or dnf)" : `   (or dnf install ${redHat})`);
+}

@@ -1,6 +1,5 @@
 /**
- * The doctor's checks of volume groups: whether the driver can create volumes in them, and for how many more their
- * metadata areas have space.
+ * The doctor's check of volume groups: whether the driver can create volumes in them.
  *
  * @module
  */
@@ -16,9 +15,9 @@ import {
   skippedCheck,
   warning,
 } from "./finding.ts";
-import { isInContainer } from "./settings.ts";
+import { isInContainer } from "../host/mounts.ts";
 import type { GroupMatcher } from "../model/groups.ts";
-import { METADATA_BYTES_PER_VOLUME, METADATA_RESERVE } from "../model/report_parser.ts";
+import { METADATA_RESERVE } from "../model/report_parser.ts";
 import { redundancyOf } from "../model/redundancy.ts";
 import type { LogicalVolume } from "../model/report.ts";
 import { requestedSpareBytes, SPARE, unreadableSpareTags } from "../settings/spare_space.ts";
@@ -194,30 +193,4 @@ function missingPvsFinding({ name, pvs, missingPvs, lvs }: SurveyedGroup): Found
     `${missingPvs} of its ${pvs.length} physical volumes are missing (${uuids}); ${on}`,
     `attach the disk again; if it is still reported as missing: vgextend --restoremissing ${name} /dev/sdX`,
   );
-}
-
-/** Below space for this number of further volumes, an administrator should act. */
-const MIN_VOLUMES_LEFT = 50n;
-
-/** Checks for how many more volumes the metadata areas of the groups have space. */
-export function checkMetadata({ survey, groups }: HostFacts): CheckResult {
-  if ("error" in survey) return skippedCheck(NO_REPORT);
-  const estimates = groups.map((group) => ({ ...group, volumesLeft: group.metadataFree / METADATA_BYTES_PER_VOLUME }));
-  const findings = estimates.filter(({ volumesLeft }) => volumesLeft < MIN_VOLUMES_LEFT).map(
-    ({ name, volumesLeft, metadataFree, metadataSize }) => {
-      const free = `${formatBytes(metadataFree)} of ${formatBytes(metadataSize)} is free`;
-      const remedy =
-        `vgextend --metadatasize 16m ${name} /dev/sdX, then for each physical volume with a small metadata area: ` +
-        "pvchange --metadataignore y /dev/sdY";
-      return metadataFree < METADATA_RESERVE
-        ? error(name, `its metadata area is full: ${free}`, remedy)
-        : warning(name, `its metadata area has space for about ${volumesLeft} more volumes: ${free}`, remedy);
-    },
-  );
-  return {
-    summary:
-      estimates.map(({ name, volumesLeft }) => `${name} has space for about ${volumesLeft} more volumes`).join(", ") ||
-      "no group",
-    findings,
-  };
 }

@@ -1,15 +1,13 @@
 /**
- * The doctor's checks of device nodes, and of what crashes and accidents left.
+ * The doctor's check of what crashes and accidents left.
  *
  * @module
  */
 
-import type { Configuration } from "../model/configuration.ts";
 import { findHeaderBackup } from "../encryption/header_tags.ts";
 import { contentDevice, isMappingName } from "../encryption/mapping.ts";
 import { PREVIOUS_KEY } from "../encryption/passphrase.ts";
 import { VOLUME_KEY_KEY } from "../encryption/volume_key.ts";
-import type { BlockDevice } from "../host/device.ts";
 import { type MappedDevice, resumeRemedy } from "../host/device_mapper.ts";
 import type { Disk } from "../host/disks.ts";
 import {
@@ -21,7 +19,6 @@ import {
   info,
   NO_REPORT,
   skippedCheck,
-  type UdevState,
   warning,
 } from "./finding.ts";
 import { isDriverDeviceName } from "../../base/ids.ts";
@@ -30,50 +27,6 @@ import { isDeletedNodeMount, isDriverVolumeMount, type Mount } from "../host/mou
 import { type LogicalVolume, lvPath } from "../model/report.ts";
 import { cowState } from "../inventory/snapshot_finder.ts";
 import { shellWord } from "../../base/text_table.ts";
-
-/** Checks whether udev runs as LVM expects it, and whether the device nodes exist. */
-export function checkUdev({ configuration, udev, activeLvs, deviceNodes, root }: HostFacts): CheckResult {
-  const state = root && "value" in udev ? udev.value : undefined;
-  const settings = "value" in configuration ? configuration.value : undefined;
-  const findings = udevStates(state, settings);
-  if ("value" in deviceNodes) findings.push(...wrongDeviceNodes(activeLvs, deviceNodes.value));
-  else findings.push(warning("device nodes", `they cannot be read: ${failureSummary(deviceNodes.error)}`));
-  return { summary: `udev ${state ?? "unknown"}, ${activeLvs.length} device nodes`, findings };
-}
-
-/**
- * Compares the state of udev with LVM's settings. Without udev, LVM finds the nodes of the LVs that it creates only if
- * it creates the nodes itself.
- */
-function udevStates(state: UdevState | undefined, settings: Configuration | undefined): Found[] {
-  const [sync, rules] = (["activation/udev_sync", "activation/udev_rules"] as const).map((name) =>
-    settings?.value(name)
-  );
-  if (state === undefined) return [];
-  if (state === "running") {
-    const found = "0, although udev runs: device nodes can appear late. This is correct in a container";
-    return sync === "0" ? [info("activation/udev_sync", found)] : [];
-  }
-  if (sync === "0" && rules === "0") return [info("udev", "it does not run; LVM creates device nodes itself")];
-  const found = state === "dead"
-    ? "it does not respond any more: commands that create or remove a volume wait for it forever"
-    : "it does not run: no volume can be created, since LVM waits for device nodes that nothing creates";
-  return [
-    error("udev", found, "systemctl restart systemd-udevd   (in a container: udev_sync = 0, and the host's /dev)"),
-  ];
-}
-
-function wrongDeviceNodes(activeLvs: readonly LogicalVolume[], deviceNodes: readonly BlockDevice[]): Found[] {
-  return activeLvs.flatMap(({ devicePath, deviceNumber }) => {
-    const name = devicePath.replace(/^.*\//, "");
-    const node = deviceNodes.find((each) => each.name === name);
-    if (node !== undefined && node.number === deviceNumber) return [];
-    const found = node === undefined
-      ? "there is no block device, although the logical volume is active"
-      : `it is the device ${node.number}, but LVM reports ${deviceNumber}`;
-    return [error(devicePath, found, `dmsetup mknodes ${name}   (in a container: mount the host's /dev)`)];
-  });
-}
 
 /** Checks what was left unfinished, and what the driver does not change. */
 export function checkLeftovers(facts: HostFacts): CheckResult {

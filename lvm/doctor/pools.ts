@@ -6,7 +6,7 @@
  */
 
 import type { Configuration, Setting } from "../model/configuration.ts";
-import { BASE_MODULE, installCommand, THIN_MODULE, THIN_TARGET } from "./tools.ts";
+import { BASE_MODULE, THIN_MODULE, THIN_TARGET } from "./kernel.ts";
 import { PROGRAM_DIRECTORIES } from "../exec.ts";
 import {
   type CheckResult,
@@ -14,6 +14,7 @@ import {
   type Found,
   type HostFacts,
   info,
+  installCommand,
   NO_REPORT,
   skippedCheck,
   warning,

@@ -4,8 +4,8 @@
  * @module
  */
 
-import type { Diagnosis } from "./doctor.ts";
-import type { Finding, Level } from "./finding.ts";
+import type { Diagnosis, Finding } from "./doctor.ts";
+import type { Level } from "./finding.ts";
 import { escapeControls, withoutControls, wrapText } from "../../base/text_table.ts";
 
 const MARKS: Readonly<Record<Level, string>> = { ok: "✓", info: "i", warning: "!", error: "✗" };

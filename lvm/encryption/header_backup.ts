@@ -10,7 +10,7 @@ import { StorageError } from "../../base/error.ts";
 import { dd, type Exec } from "../exec.ts";
 import { verifyDevice } from "../host/device.ts";
 import { headerBackupLvName, uniqueLvName } from "../../base/ids.ts";
-import { lvchange, lvcreate } from "../model/commands.ts";
+import { lvchange, lvcreate } from "../model/command_lines.ts";
 import {
   type BackedUpKeys,
   findHeaderBackup,

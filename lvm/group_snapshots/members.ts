@@ -14,7 +14,7 @@ import type { SnapshotId } from "../../base/ids.ts";
 import type { Lvm } from "../client/client.ts";
 import { filesystemMounts, readMounts } from "../host/mounts.ts";
 import type { Volume } from "../inventory/volume.ts";
-import { lvchange, type LvcreateOptions } from "../model/commands.ts";
+import { lvchange, type LvcreateOptions } from "../model/command_lines.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { type Membership, membershipTag, ownedSnapshotId } from "../model/tags.ts";
 import { activationArguments } from "../pools/activation.ts";

@@ -211,6 +211,16 @@ export function isDeviceOfLv(deviceName: string, lvName: string): boolean {
   });
 }
 
+/** Reports whether this process is in a container: the root filesystem is made of the layers of an image. */
+export function isInContainer(mounts: readonly Mount[]): boolean {
+  return mountAbove(mounts, "/")?.fsType === "overlay";
+}
+
+/** Returns the mount that contains a path: the last one at or above the path, since it hides earlier ones. */
+export function mountAbove(mounts: readonly Mount[], path: string): Mount | undefined {
+  return mounts.findLast(({ target }) => target === "/" || path === target || path.startsWith(`${target}/`));
+}
+
 /** Reports whether a path is below one of the directories. All paths are absolute and normalized. */
 export function isBelow(path: string, directories: readonly string[]): boolean {
   return directories.some((directory) => path.startsWith(`${directory}/`));

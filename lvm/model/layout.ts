@@ -12,7 +12,7 @@
 
 import { formatBytes, formatQuantity, max, min, roundUp, sum } from "../../base/size.ts";
 import type { LogicalVolume, PhysicalVolume, Segment, VolumeGroup } from "./report.ts";
-import { type LvcreateOptions, pvArgument } from "./commands.ts";
+import { type LvcreateOptions, pvArgument } from "./command_lines.ts";
 import { type CachedLayoutName, isCachedLayoutName, LAYOUTS } from "../settings/layouts.ts";
 
 /** A layout of a volume; sizes in bytes. */

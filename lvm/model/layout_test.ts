@@ -14,7 +14,7 @@ import {
   snapshotRefusal,
 } from "./layout.ts";
 import type { PhysicalVolume } from "./report.ts";
-import { lvcreate } from "./commands.ts";
+import { lvcreate } from "./command_lines.ts";
 
 const MiB = 1n << 20n;
 const EXTENT = 4n * MiB;

@@ -9,7 +9,7 @@ import { isCowSnapshot } from "./pool.ts";
 import { monitoringOptions } from "./pool_commands.ts";
 import { isRaid } from "../model/redundancy.ts";
 import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
-import { lvchange } from "../model/commands.ts";
+import { lvchange } from "../model/command_lines.ts";
 
 /**
  * Returns the arguments of lvm that activate an LV of a group. LVM activates a COW snapshot and its origin together.

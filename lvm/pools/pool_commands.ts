@@ -17,7 +17,7 @@ import {
   lvextend,
   type LvextendOptions,
   lvremove,
-} from "../model/commands.ts";
+} from "../model/command_lines.ts";
 
 /**
  * Keeps dmeventd from a pool. LVM registers a pool with dmeventd whenever the pool or an LV in it is created, activated

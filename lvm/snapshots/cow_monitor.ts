@@ -25,7 +25,7 @@ import {
 } from "./cow_autoextend.ts";
 import type { Clock } from "../../base/clock.ts";
 import { BackgroundWorker } from "../../base/worker.ts";
-import { lvextend } from "../model/commands.ts";
+import { lvextend } from "../model/command_lines.ts";
 
 /** Listener to the extension of COW space. */
 export interface CowListener {

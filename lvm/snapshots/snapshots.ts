@@ -32,7 +32,7 @@ import type { Reaper } from "../deletion/reaper.ts";
 import { removePendingSnapshot } from "../deletion/missing_thin.ts";
 import { isOutdated } from "../volumes/known_volumes.ts";
 import { thinSnapshotOptions } from "../volumes/thin_volumes.ts";
-import { lvcreate, type LvcreateOptions, lvremove } from "../model/commands.ts";
+import { lvcreate, type LvcreateOptions, lvremove } from "../model/command_lines.ts";
 
 /** A request for a snapshot. */
 export interface SnapshotRequest {

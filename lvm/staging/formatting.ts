@@ -39,7 +39,7 @@ import { lvPath } from "../model/report.ts";
 import type { FormatState } from "../settings/format.ts";
 import type { StagedVolumes } from "./staged_volumes.ts";
 import type { Volume } from "../inventory/volume.ts";
-import { lvchangeTags } from "../model/commands.ts";
+import { lvchangeTags } from "../model/command_lines.ts";
 
 /** The format of a volume for a filesystem. */
 export type FilesystemFormat = Exclude<FormatState, { readonly state: "raw" }>;

@@ -17,7 +17,7 @@ import { type Lvm, requirePvs, requireResponsive } from "../client/client.ts";
 import { addUsedTag, removeUsedTags } from "../client/used_tags.ts";
 import { differences, type Volume, type VolumeRequest } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import { lvchangeTags, lvrename } from "../model/commands.ts";
+import { lvchangeTags, lvrename } from "../model/command_lines.ts";
 import { describeLayoutOf, type Layout, layoutOf, LINEAR } from "../model/layout.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
 import { OWNER, ownersOf, replaceTags, usedTag, volumeTags } from "../model/tags.ts";

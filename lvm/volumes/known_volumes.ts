@@ -12,12 +12,12 @@ import { ignoreStorageError, ignoring, StorageError, type StorageErrorOptions } 
 import type { Lvm } from "../client/client.ts";
 import { isEmpty, type Volume, type VolumeRequest, type VolumeState } from "../inventory/volume.ts";
 import type { VolumeFinder } from "../inventory/volume_finder.ts";
-import { lvchangeTags, type Selection } from "../model/commands.ts";
+import { lvchangeTags, type Selection } from "../model/command_lines.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { inDeviceName, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { formatStateTag, markVolumeDeleted, OWNER, unmountedTag, usedTag, VOLUME, volumeTags } from "../model/tags.ts";
 import { lvUuidOf, readMappedDevice } from "../host/device_mapper.ts";
-import { newVolumeLvName } from "./thick_volumes.ts";
+import { newVolumeLvName } from "./volume_command.ts";
 import { copiesInProgress } from "../inventory/copying.ts";
 import { type Candidate, isSelected, selectCandidates } from "../model/groups.ts";
 import type { KnownReport } from "../client/known_report.ts";

@@ -13,30 +13,20 @@ import {
   type CachedLayout,
   chooseCachePv,
   choosePvs,
-  hasIntegrity,
   isCached,
   isLinear,
-  type Layout,
   layoutOptions,
 } from "../model/layout.ts";
-import {
-  CACHED,
-  cacheTags,
-  copyBaseTags,
-  INTEGRITY,
-  ownedSnapshotId,
-  sourceNodeTags,
-  volumeTags,
-} from "../model/tags.ts";
+import { cacheTags, ownedSnapshotId } from "../model/tags.ts";
 import type { FreshReport, Lvm } from "../client/client.ts";
 import { cowSnapshotsOf, isPublishedAsDevice, requireDeactivatable, splitSnapshot } from "../deletion/cow_origin.ts";
 import { formatBytes } from "../../base/size.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
 import { refuseWhileCopied } from "../inventory/copying.ts";
-import { cacheLvName, uniqueLvName, type VolumeId, volumeLvName } from "../../base/ids.ts";
-import { deletedLvs } from "../inventory/leftovers.ts";
-import { lvchange, lvchangeTags, lvcreate, type LvcreateOptions, lvextend } from "../model/commands.ts";
-import type { LogicalVolume, PhysicalVolume, VolumeGroup } from "../model/report.ts";
+import { cacheLvName, uniqueLvName } from "../../base/ids.ts";
+import { lvchange, lvchangeTags, lvcreate, type LvcreateOptions, lvextend } from "../model/command_lines.ts";
+import { newVolumeLvName, pendingTags, volumeCommand } from "./volume_command.ts";
+import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 
 /** Context of operations on thick volumes. */
 export interface ThickContext {
@@ -44,11 +34,6 @@ export interface ThickContext {
   readonly lvm: Lvm;
   /** The driver's name. */
   readonly driver: string;
-}
-
-/** Returns the name of the LV of a new volume in a group: no deleted LV has it. */
-export function newVolumeLvName(driver: string, group: VolumeGroup, id: VolumeId): string {
-  return uniqueLvName(volumeLvName(id), deletedLvs(driver, [group]).map(({ lv }) => lv.name));
 }
 
 /**
@@ -74,37 +59,6 @@ export async function createThick(
   const [pending] = pendingTags(layout);
   if (pending === undefined) return;
   await lvm.change(group, lvchangeTags(["--deltag", pending], `${group.name}/${newVolumeLvName(driver, group, id)}`));
-}
-
-/**
- * Returns the command that creates the LV of a volume, with as much space as the options say, on these PVs, or on those
- * that LVM chooses.
- */
-export function volumeCommand(
-  driver: string,
-  group: VolumeGroup,
-  request: VolumeRequest,
-  { options, pvs = [] }: { readonly options: LvcreateOptions; readonly pvs?: readonly PhysicalVolume[] },
-): string[] {
-  const { id, layout, goal, sourceNode } = request;
-  const lvcreateOptions: LvcreateOptions = {
-    yes: true, // Wipes old signatures without asking: the extents are free, so nobody needs what is on them.
-    wipesignatures: "y",
-    name: newVolumeLvName(driver, group, id),
-    ...options,
-    addtag: [
-      ...volumeTags(driver, request),
-      ...sourceNodeTags(sourceNode),
-      ...pendingTags(layout),
-      ...copyBaseTags(goal && { id: goal.snapshot }),
-    ],
-  };
-  return lvcreate(lvcreateOptions, group.name, pvs.map(({ path }) => path));
-}
-
-/** Returns the tag of a new volume as long as LVM has not added what its layout needs; none for layouts made in one step. */
-function pendingTags(layout: Layout): string[] {
-  return hasIntegrity(layout) ? [INTEGRITY] : isCached(layout) ? [CACHED] : [];
 }
 
 /**

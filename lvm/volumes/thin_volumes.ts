@@ -5,7 +5,6 @@
  */
 
 import { StorageError } from "../../base/error.ts";
-import { uniqueLvName, volumeLvName } from "../../base/ids.ts";
 import type { FreshReport } from "../client/client.ts";
 import type { PoolContext } from "../pools/pool_reservation.ts";
 import {
@@ -18,9 +17,9 @@ import {
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 import { isDeleted, volumeTags } from "../model/tags.ts";
 import { findPool, poolNameIn, type ThinSpec, unzeroedReason } from "../pools/pool.ts";
-import { deletedLvs } from "../inventory/leftovers.ts";
 import type { Volume, VolumeRequest } from "../inventory/volume.ts";
-import { lvcreate, type LvcreateOptions, lvextend } from "../model/commands.ts";
+import { lvcreate, type LvcreateOptions, lvextend } from "../model/command_lines.ts";
+import { newVolumeLvName } from "./volume_command.ts";
 
 /** Context of operations on thin volumes. */
 export interface ThinContext extends PoolContext {
@@ -91,7 +90,7 @@ export async function createThinClone(
       );
     }
     requirePoolSpace(context, current, size, request);
-    const name = uniqueLvName(volumeLvName(request.id), deletedLvs(driver, [current]).map(({ lv }) => lv.name));
+    const name = newVolumeLvName(driver, current, request.id);
     const options: LvcreateOptions = {
       yes: true,
       snapshot: true,

@@ -13,7 +13,7 @@ import { orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
 import { persistentVolumeClaims, persistentVolumes, type Pod } from "../../k8s/api/objects.ts";
 import { isFinished } from "../../k8s/handover/handover.ts";
 import { type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
-import { overviewText, readOverview } from "../import/overview.ts";
+import { foreignVolumesText, readForeignVolumes } from "../import/foreign_volumes.ts";
 import { type ImportPlan, planImport } from "../import/plan.ts";
 import { type ImportOptions, readSources } from "../import/sources.ts";
 import { importPlanText, importProgressText } from "../import/text.ts";
@@ -33,8 +33,8 @@ export async function importClaim(session: Session): Promise<number> {
   const { client, flags, subject: { namespace } } = session;
   const claimName = flags["CLAIM"];
   if (claimName === undefined) {
-    const volumes = await readOverview(client, optionsOf(session));
-    session.print({ data: { volumes }, text: () => overviewText(volumes) });
+    const volumes = await readForeignVolumes(client, optionsOf(session));
+    session.print({ data: { volumes }, text: () => foreignVolumesText(volumes) });
     return EXIT.success;
   }
   const existing = await findImport(session, claimName);

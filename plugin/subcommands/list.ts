@@ -1,19 +1,26 @@
 /**
- * The lists of nodes, volumes and snapshots, of which arguments and flags select a part.
+ * The lists of nodes, volumes and snapshots, as tables, of which arguments and flags select a part.
  *
  * @module
  */
 
 import { StorageError } from "../../base/error.ts";
+import { wrapText } from "../../base/text_table.ts";
 import type { Flags } from "../../cli/command_line.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { nodes, persistentVolumeClaims, type Resource } from "../../k8s/api/objects.ts";
 import { volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
 import { type ClusterState, readClusterState } from "../diagnosis/cluster_state.ts";
-import { type NodeView, nodeViews } from "../diagnosis/nodes.ts";
+import { type GroupView, type NodeView, nodeViews, type PoolView } from "../diagnosis/nodes.ts";
 import { type SnapshotView, snapshotViews, type VolumeView, volumeViews } from "../diagnosis/volumes.ts";
 import { LISTED, type Session } from "../session.ts";
-import { type ListOptions, nodesTable, snapshotsTable, volumesTable, withUnread } from "./tables.ts";
+import { formatAge, formatColumns, sizeText, type TableOptions, withUnread } from "../tables.ts";
+
+/** How a list is formatted of which flags select a part. */
+export interface ListOptions extends TableOptions {
+  /** What is selected, after a blank; absent for everything. */
+  readonly where?: string;
+}
 
 /** A kind of list. */
 interface ListKind<T extends object> {
@@ -127,4 +134,114 @@ function isSelected(
 ): boolean {
   return (node === undefined || place.node === node) &&
     (namespace === undefined || place.owner?.startsWith(`${namespace}/`) === true);
+}
+
+/** Formats the nodes: a line for each volume group, and below it one for each thin pool. */
+export function nodesTable(nodes: readonly NodeView[], { wide, colours, now }: TableOptions): string {
+  if (nodes.length === 0) return "No node has an agent of the driver.";
+  type Row = { node?: NodeView; group?: GroupView; pool?: PoolView };
+  const rows = nodes.flatMap((node): Row[] => {
+    const lines = node.groups.flatMap((group): Row[] => [{ group }, ...group.pools.map((pool) => ({ pool }))]);
+    return lines.length === 0 ? [{ node }] : [{ node, ...lines[0] }, ...lines.slice(1)];
+  });
+  const percent = ({ group, pool }: Row) =>
+    group ? `${group.usedPercent}%` : pool?.dataPercent === undefined ? "" : `${pool.dataPercent}%`;
+  const table = formatColumns<Row>(
+    [
+      { title: "NODE", text: ({ node }) => node?.name ?? "" },
+      { title: "AGENT", text: ({ node }) => node?.agent ?? "", paint: (text) => colours.state(text) },
+      { title: "SEEN", text: ({ node }) => formatAge(node?.seen, now) },
+      { title: "GROUP", text: ({ group, pool }) => group?.name ?? (pool ? `  ${pool.name} (thin)` : "") },
+      { title: "SIZE", text: ({ group, pool }) => sizeText((group ?? pool)?.size), right: true },
+      { title: "FREE", text: ({ group, pool }) => sizeText(group?.free ?? pool?.availableVirtual), right: true },
+      { title: "SPARE", text: ({ group }) => group?.spare ? sizeText(group.spare) : "", right: true, wide: true },
+      {
+        title: "USED",
+        text: percent,
+        right: true,
+        paint: (text, { pool, group }) => {
+          const used = pool?.dataPercent ?? group?.usedPercent ?? 0;
+          return used >= 95 ? colours.severity("error", text) : used >= 80 ? colours.severity("warning", text) : text;
+        },
+      },
+      { title: "VOLUMES", text: ({ group }) => group === undefined ? "" : `${group.volumes}`, right: true },
+      { title: "PVS", text: (row) => row.group === undefined ? "" : pvsText(row.group), right: true, wide: true },
+      {
+        title: "METADATA",
+        text: ({ pool }) => pool?.metadataPercent === undefined ? "" : `${pool.metadataPercent}%`,
+        ...{ right: true, wide: true },
+      },
+      { title: "OVERCOMMIT", text: ({ pool }) => pool?.overcommit ?? "", right: true, wide: true },
+      { title: "ORPHANS", text: ({ node }) => node === undefined ? "" : `${node.orphans}`, right: true, wide: true },
+    ],
+    rows,
+    { wide },
+  );
+  return [...table, ...hostUseLines(nodes)].join("\n");
+}
+
+/** Returns the groups that classes do not use unless they name them. */
+function hostUseLines(nodes: readonly NodeView[]): string[] {
+  const lines = nodes.flatMap(({ name: node, groups }) =>
+    groups.filter(({ hostUse }) => hostUse !== undefined).flatMap(({ name, hostUse }) =>
+      wrapText("", `${name} of ${node}: only for StorageClasses that name it, since the node uses ${hostUse}.`)
+    )
+  );
+  return lines.length === 0 ? [] : ["", ...lines];
+}
+
+function pvsText({ physicalVolumes, missing }: GroupView): string {
+  return missing === 0 ? `${physicalVolumes}` : `${physicalVolumes} (${missing} missing)`;
+}
+
+/** Formats the volumes. */
+function volumesTable(volumes: readonly VolumeView[], { wide, colours, now, where = "" }: ListOptions): string {
+  if (volumes.length === 0) return `There are no volumes${where}.`;
+  return formatColumns<VolumeView>(
+    [
+      { title: "CLAIM", text: ({ claim = "" }) => claim },
+      { title: "NODE", text: ({ node }) => node },
+      { title: "GROUP", text: ({ group = "" }) => group },
+      { title: "SIZE", text: ({ size }) => sizeText(size), right: true },
+      { title: "STATE", text: ({ state }) => state, paint: (text) => colours.state(text) },
+      { title: "LAYOUT", text: ({ layout }) => layout },
+      { title: "CONTENT", text: ({ content }) => content },
+      { title: "AGE", text: ({ created }) => formatAge(created, now) },
+      { title: "VOLUME", text: ({ id }) => id },
+      { title: "PERSISTENTVOLUME", text: ({ persistentVolume = "" }) => persistentVolume, wide: true },
+      { title: "LOGICALVOLUME", text: ({ logicalVolume = "" }) => logicalVolume, wide: true },
+    ],
+    volumes,
+    { wide },
+  ).join("\n");
+}
+
+/** Formats the snapshots. */
+function snapshotsTable(
+  snapshots: readonly SnapshotView[],
+  { wide, colours, now, where = "" }: ListOptions,
+): string {
+  if (snapshots.length === 0) return `There are no snapshots${where}.`;
+  return formatColumns<SnapshotView>(
+    [
+      { title: "VOLUMESNAPSHOT", text: ({ volumeSnapshot = "" }) => volumeSnapshot },
+      { title: "NODE", text: ({ node }) => node },
+      { title: "GROUP", text: ({ group = "" }) => group },
+      { title: "RESTORESIZE", text: ({ restoreSize }) => sizeText(restoreSize), right: true },
+      { title: "COW", text: ({ size }) => sizeText(size), right: true },
+      {
+        title: "USED",
+        text: ({ cowPercent }) => cowPercent === undefined ? "" : `${cowPercent}%`,
+        right: true,
+        paint: (text, { cowPercent = 0 }) => cowPercent >= 80 ? colours.severity("warning", text) : text,
+      },
+      { title: "STATE", text: ({ state }) => state, paint: (text) => colours.state(text) },
+      { title: "AGE", text: ({ created }) => formatAge(created, now) },
+      { title: "SNAPSHOT", text: ({ id }) => id },
+      { title: "VOLUME", text: ({ volume }) => volume, wide: true },
+      { title: "LOGICALVOLUME", text: ({ logicalVolume = "" }) => logicalVolume, wide: true },
+    ],
+    snapshots,
+    { wide },
+  ).join("\n");
 }

@@ -12,7 +12,7 @@ import { type OrphanView, orphanViews } from "../diagnosis/nodes.ts";
 import { EXIT } from "../../cli/command_line.ts";
 import type { Answer } from "../output.ts";
 import type { Session } from "../session.ts";
-import { formatAge } from "./tables.ts";
+import { formatAge } from "../tables.ts";
 
 /** Shows the orphans. @returns 0 */
 export function showOrphans(session: Session): Promise<number> {

@@ -9,10 +9,8 @@ import manifest from "../../deno.json" with { type: "json" };
 import { checkFlags, EXIT, exitStatusOf, type Flags, parseCommandLine } from "../../cli/command_line.ts";
 import { COMPLETE, completionLines, completionScript } from "../../cli/help/completion.ts";
 import { helpColumns, helpText } from "../../cli/help/text.ts";
-import { readClusterState } from "../diagnosis/cluster_state.ts";
-import { overviewOf } from "../diagnosis/overview.ts";
 import { adoptGroup } from "./adopt.ts";
-import { PLUGIN, PLUGIN_COMMANDS, type PluginCommand, type SHELLS } from "../commands.ts";
+import { PLUGIN, PLUGIN_COMMANDS, type PluginCommand, type SHELLS } from "../subcommands.ts";
 import { clusterNames } from "../completion.ts";
 import { disks } from "./disks.ts";
 import { diagnose } from "./doctor.ts";
@@ -26,8 +24,8 @@ import { NODES, showList, SNAPSHOTS, VOLUMES } from "./list.ts";
 import { moveClaim } from "./move.ts";
 import { removeOrphan, showOrphans } from "./orphans.ts";
 import { processTerminal, type Terminal } from "../output.ts";
-import { LISTED, Session } from "../session.ts";
-import { overviewText } from "./tables.ts";
+import { Session } from "../session.ts";
+import { showStatus } from "./status.ts";
 import { serveUi } from "./ui.ts";
 import { explain } from "./why.ts";
 
@@ -103,14 +101,6 @@ export function runPlugin(args: readonly string[], options: PluginOptions = {}):
     });
     return await BODIES[name](session);
   }, PLUGIN.name);
-}
-
-/** Shows the whole cluster. */
-function showStatus(session: Session): Promise<number> {
-  return session.show(LISTED, async (now) => {
-    const overview = overviewOf(await readClusterState(session.client, session.driver, now, { withClaims: true }));
-    return { data: overview, text: (options) => overviewText(overview, { ...options, now }) };
-  });
 }
 
 function versionText({ output }: Flags): string {

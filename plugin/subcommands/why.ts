@@ -23,10 +23,10 @@ import { explainNode } from "../diagnosis/overview.ts";
 import { explainClaim, type WhyAnswer } from "../diagnosis/why.ts";
 import { GROUP_SNAPSHOTS } from "../diagnosis/why_group_snapshot.ts";
 import { explainSnapshot, VOLUME_SNAPSHOTS } from "../diagnosis/why_snapshot.ts";
-import { requireTarget, type Target } from "../commands.ts";
+import { requireTarget, type Target } from "../subcommands.ts";
 import type { Colours } from "../output.ts";
 import { LISTED, type Session } from "../session.ts";
-import { nothingWrongText, problemsText } from "./tables.ts";
+import { nothingWrongText, problemsText } from "../tables.ts";
 
 /** Explains what the argument names. @returns 0 @throws {StorageError} `NotFound` when nothing is left of it */
 export async function explain(session: Session): Promise<number> {

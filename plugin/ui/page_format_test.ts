@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { formatBytes as serverBytes } from "../../base/size.ts";
-import { formatAge as serverAge } from "../subcommands/tables.ts";
+import { formatAge as serverAge } from "../tables.ts";
 import { usageInSummary } from "./volume_page.ts";
 import { formatAge, formatBytes } from "./page/format.js";
 

@@ -29,7 +29,7 @@ import {
   storageClasses,
 } from "../../k8s/api/objects.ts";
 import { Provisioner } from "../../k8s/provisioner/provisioner.ts";
-import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
+import { WakeUps } from "../../k8s/runtime/wake_ups.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { volumeIntents } from "../../k8s/provisioner/volume_intents.ts";
 import { volumeIdOf } from "../../base/ids.ts";

@@ -8,7 +8,7 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { backoffMs, type Clock, systemClock } from "../../base/clock.ts";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { events, persistentVolumeClaims } from "../../k8s/api/objects.ts";
-import { backoffOf } from "../../k8s/sidecars/backoffs.ts";
+import { backoffOf } from "../../k8s/runtime/backoffs.ts";
 import { waitUntil } from "../fake/cluster/control_plane.ts";
 import { machineWith, MiB } from "../fake/cluster/volume_cluster.ts";
 import { WholeCluster } from "../fake/cluster/whole_cluster.ts";

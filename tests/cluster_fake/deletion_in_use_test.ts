@@ -14,7 +14,7 @@ import { Reclaimer } from "../../k8s/provisioner/reclaimer.ts";
 import { VOLUME_FINALIZER } from "../../k8s/provisioner/persistent_volume.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
-import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
+import { WakeUps } from "../../k8s/runtime/wake_ups.ts";
 import { forget } from "../../plugin/node_removal/forget_node.ts";
 import { readNodeObjects } from "../../plugin/node_removal/plan.ts";
 import { wakeWaitingDeletions } from "../../k8s/service/waiting_work.ts";

@@ -8,7 +8,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { type Pod, pods } from "../../k8s/api/objects.ts";
-import { PLUGIN_COMMANDS } from "../../plugin/commands.ts";
+import { PLUGIN_COMMANDS } from "../../plugin/subcommands.ts";
 import { volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
 import { snapshotIdOf } from "../../base/ids.ts";
 import { FULL_COW } from "../../lvm/settings/cow_size.ts";

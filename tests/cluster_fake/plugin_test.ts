@@ -6,7 +6,7 @@
 
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { parse } from "@std/yaml";
-import { formatAge } from "../../plugin/subcommands/tables.ts";
+import { formatAge } from "../../plugin/tables.ts";
 import { REMOVE_ORPHANS_ANNOTATION } from "../../k8s/agent/orphans.ts";
 import { lvmNodes, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { events, leases, nodes, persistentVolumeClaims, persistentVolumes } from "../../k8s/api/objects.ts";

@@ -23,7 +23,7 @@ import { Provisioner } from "../../k8s/provisioner/provisioner.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
 import { wakeSettledRequests } from "../../k8s/service/waiting_work.ts";
-import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
+import { WakeUps } from "../../k8s/runtime/wake_ups.ts";
 import { Locks } from "../../base/locks.ts";
 import { PROVISIONER_ANNOTATION, waitUntil } from "../fake/cluster/control_plane.ts";
 import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";

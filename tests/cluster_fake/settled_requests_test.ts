@@ -28,7 +28,7 @@ import { Resizer } from "../../k8s/resizer/resizer.ts";
 import { EventRecorder } from "../../k8s/runtime/events.ts";
 import { Informer } from "../../k8s/runtime/informer.ts";
 import { wakeSettledRequests } from "../../k8s/service/waiting_work.ts";
-import { WakeUps } from "../../k8s/sidecars/wake_ups.ts";
+import { WakeUps } from "../../k8s/runtime/wake_ups.ts";
 import { BEING_DELETED_ANNOTATION, CONTENT_FINALIZER } from "../../k8s/snapshotter/snapshot_content.ts";
 import { Snapshotter } from "../../k8s/snapshotter/snapshotter.ts";
 import type { NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";

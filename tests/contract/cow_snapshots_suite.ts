@@ -7,7 +7,7 @@
 
 import { assert, assertEquals } from "@std/assert";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
-import { lvchange, lvchangeTags, lvconvert, lvcreate, lvextend, lvremove } from "../../lvm/model/commands.ts";
+import { lvchange, lvchangeTags, lvconvert, lvcreate, lvextend, lvremove } from "../../lvm/model/command_lines.ts";
 import { activationArguments } from "../../lvm/pools/activation.ts";
 import { createCopy, createFilledVolume, haveSameData, lvOf, takeSnapshot } from "./copies_suite.ts";
 import { blockCapability, contractTest, type Harness, type Host } from "./helpers/host.ts";

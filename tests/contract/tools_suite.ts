@@ -7,7 +7,7 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { readMounts } from "../../lvm/host/mounts.ts";
-import { lvremoveTogether } from "../../lvm/model/commands.ts";
+import { lvremoveTogether } from "../../lvm/model/command_lines.ts";
 import type { LogicalVolume } from "../../lvm/model/report.ts";
 import { classifyRefusal } from "../../lvm/client/refusals.ts";
 import {

@@ -15,7 +15,7 @@ import {
   lvextend,
   lvremove,
   vgchange,
-} from "../../lvm/model/commands.ts";
+} from "../../lvm/model/command_lines.ts";
 import { changeUuidCommand, type FilesystemType, mkfsCommand } from "../../lvm/settings/filesystem.ts";
 
 /** The volume group of a play. */

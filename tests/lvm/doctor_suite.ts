@@ -12,7 +12,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { parseGroupList } from "../../mod.ts";
 import { type Diagnosis, examine } from "../../lvm/doctor/doctor.ts";
 import type { Exec, Program } from "../../lvm/exec.ts";
-import type { Finding } from "../../lvm/doctor/finding.ts";
+import type { Finding } from "../../lvm/doctor/doctor.ts";
 import { volumeIdOf } from "../../base/ids.ts";
 import { readStatus, type Status } from "../../lvm/status/status.ts";
 import { usedTag } from "../../lvm/model/tags.ts";

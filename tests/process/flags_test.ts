@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { EXIT } from "../../cli/command_line.ts";
 import { DENOLITH } from "../../cli/help/denolith.ts";
-import { PLUGIN } from "../../plugin/commands.ts";
+import { PLUGIN } from "../../plugin/subcommands.ts";
 import { wrongCommandLines } from "./wrong_flags.ts";
 import type { JudgeAnswer, JudgeRequest } from "./judge.ts";
 

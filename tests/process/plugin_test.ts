@@ -6,7 +6,7 @@
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
-import { PLUGIN_COMMANDS } from "../../plugin/commands.ts";
+import { PLUGIN_COMMANDS } from "../../plugin/subcommands.ts";
 import { FakeApiServer } from "../fake/cluster/api_server.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;

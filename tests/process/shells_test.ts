@@ -8,7 +8,7 @@
 import { assertEquals } from "@std/assert";
 import { DENOLITH } from "../../cli/help/denolith.ts";
 import { completionScript, type Shell } from "../../cli/help/completion.ts";
-import { PLUGIN } from "../../plugin/commands.ts";
+import { PLUGIN } from "../../plugin/subcommands.ts";
 import { bundle } from "../../deploy/bundle.ts";
 import { succeeds } from "../demo/command.ts";
 

@@ -40,7 +40,7 @@ export const REBOOTS: readonly Situation[] = [
     seen: ["linstor-server#39"],
     happened: "Thin snapshots stay inactive, since LVM skips their activation.",
     here: "They are created without that mark.",
-    shown: [by("lvm/model/commands_test.ts", "--setactivationskip n")],
+    shown: [by("lvm/model/command_lines_test.ts", "--setactivationskip n")],
   },
   {
     seen: ["lvm2#174", "lvm2#29"],

@@ -26,7 +26,7 @@ import {
 import type { ProvisionerOptions } from "../../../k8s/provisioner/provisioner_options.ts";
 import type { ResizerOptions } from "../../../k8s/resizer/resizer.ts";
 import { secrets } from "../../../k8s/sidecars/secrets.ts";
-import { WakeUps } from "../../../k8s/sidecars/wake_ups.ts";
+import { WakeUps } from "../../../k8s/runtime/wake_ups.ts";
 import { FakeApiServer } from "./api_server.ts";
 import { strictCachedObjects } from "./strict_cache.ts";
 import { bindVolumes } from "./volume_binder.ts";

@@ -21,7 +21,7 @@ import { Reclaimer } from "../../../k8s/provisioner/reclaimer.ts";
 import { EventRecorder } from "../../../k8s/runtime/events.ts";
 import { Informer } from "../../../k8s/runtime/informer.ts";
 import { wakeWaitingDeletions } from "../../../k8s/service/waiting_work.ts";
-import { WakeUps } from "../../../k8s/sidecars/wake_ups.ts";
+import { WakeUps } from "../../../k8s/runtime/wake_ups.ts";
 import { DRIVER, type FakeCluster } from "./node_cluster.ts";
 import { startBinder } from "./volume_binder.ts";
 import { Importer } from "../../../k8s/handover/importer.ts";

@@ -9,7 +9,7 @@ import { healthyMachine } from "./healthy_machine.ts";
 import { type FakeMachine, type FakePool, newUuid } from "./machine.ts";
 import { type Diagnosis, type DoctorOptions, examine } from "../../../lvm/doctor/doctor.ts";
 import { StorageError } from "../../../base/error.ts";
-import { CHECKS } from "../../../lvm/doctor/finding.ts";
+import { CHECK_NAMES } from "../../../lvm/doctor/doctor.ts";
 import { snapshotIdOf, volumeIdOf } from "../../../base/ids.ts";
 
 /** The name of the driver that the doctor looks for. */
@@ -62,7 +62,7 @@ export function testProblems(problems: Problems): void {
       const parts = healthyMachine();
       make(parts);
       const { level, checks, findings } = await diagnose(parts.machine);
-      assertEquals(checks.map(({ check }) => check), [...CHECKS]);
+      assertEquals(checks.map(({ check }) => check), [...CHECK_NAMES]);
       const summary = findings.map(({ check, level, subject, message }) => `${check} ${level} ${subject}: ${message}`)
         .join("\n");
       assertEquals(

@@ -5,7 +5,7 @@
  */
 
 import type { Backoff } from "../../base/clock.ts";
-import { DEFAULT_BACKOFF } from "../runtime/queue.ts";
+import { DEFAULT_BACKOFF } from "./queue.ts";
 
 const BACKOFFS = {
   /** Claims. */

@@ -1,42 +1,9 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import type { GroupView, NodeView, PoolView } from "../diagnosis/nodes.ts";
-import type { Problem } from "../problem.ts";
 import { coloursOf } from "../output.ts";
-import { formatAge, nodesTable, problemsText } from "./tables.ts";
-import { answerText } from "./why.ts";
+import { nodesTable } from "./list.ts";
 
 const NOW = new Date("2026-02-03T04:05:06Z");
-
-Deno.test.each([
-  ["2026-02-03T04:05:06Z", "0s"],
-  ["2026-02-03T04:03:07Z", "119s"],
-  ["2026-02-03T04:03:06Z", "2m"],
-  ["2026-02-03T03:59:36Z", "5m30s"],
-  ["2026-02-03T03:45:00Z", "20m"],
-  ["2026-02-03T01:00:06Z", "3h5m"],
-  ["2026-02-02T04:05:06Z", "24h"],
-  ["2026-01-31T03:05:06Z", "3d1h"],
-  ["2025-02-03T04:05:06Z", "365d"],
-  ["2026-02-03T04:06:06Z", "0s"],
-  ["never", ""],
-  [undefined, ""],
-])("formatAge() of %s is %s", (time, expected) => assertEquals(formatAge(time, NOW), expected));
-
-Deno.test("problemsText() has the remedy and the chapter of the runbooks with --output wide only", () => {
-  const problem: Problem = {
-    severity: "error",
-    ...{ reason: "NoSpace", object: "claim/shop/db", message: "no space", remedy: "Add a disk." },
-    ...{ since: "2026-02-03T04:00:06Z", runbook: "volume-group-full" },
-  };
-  const options = { colours: coloursOf({ hasColours: false }), now: NOW };
-  const title = ["ERROR NoSpace claim/shop/db, for 5m", "  no space"];
-  assertEquals(problemsText([problem], { ...options, wide: false }), title);
-  assertEquals(problemsText([problem], { ...options, wide: true }), [
-    ...title,
-    "  Add a disk.",
-    "  kubectl denolith help runbook volume-group-full",
-  ]);
-});
 
 /** Returns a node that has a group with each of these percentages used, and a thin pool in the first. */
 function nodeWith(...used: number[]): NodeView {
@@ -77,15 +44,6 @@ Deno.test("nodesTable() has the physical volumes of groups, and the metadata of 
     ["n1", "Alive", "g0", "1 TiB", "512 GiB", "10 GiB", "50%", "1", "2", "0"],
     ["pool (thin)", "1 GiB", "79%", "5%"],
     ["g1", "1 TiB", "512 GiB", "51%", "1", "2 (1 missing)"],
-  ]);
-});
-
-Deno.test("answerText() has its facts in two columns, with two blanks between them", () => {
-  const facts = [["Node", "n1"], ["Requested", "1Gi\nin ext4"]] as const;
-  const answer = { object: "claim/shop/db", state: "Bound", problems: [], facts, unread: ["events: no"] };
-  assertEquals(answerText(answer, { colours: coloursOf({ hasColours: false }), now: NOW }).split("\n"), [
-    ...["claim/shop/db is Bound", "", "Nothing is wrong in what you may read.", ""],
-    ...["Node       n1", "Requested  1Gi in ext4", "Not read: events: no"],
   ]);
 });
 

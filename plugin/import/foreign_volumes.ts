@@ -57,7 +57,7 @@ export interface ForeignVolume {
   readonly reasons: readonly string[];
 }
 
-/** The objects that the overview is decided from. */
+/** The objects that the list is decided from. */
 interface Lists extends Pick<ImportSources, "lvmNodes" | "leases" | "imports"> {
   readonly claims: readonly PersistentVolumeClaim[];
   readonly volumes: readonly PersistentVolume[];
@@ -65,7 +65,7 @@ interface Lists extends Pick<ImportSources, "lvmNodes" | "leases" | "imports"> {
 }
 
 /** Reads and judges the volumes of others. @throws {ApiError} */
-export async function readOverview(client: ApiClient, options: ImportOptions): Promise<ForeignVolume[]> {
+export async function readForeignVolumes(client: ApiClient, options: ImportOptions): Promise<ForeignVolume[]> {
   const itemsOf = async <T>(list: Promise<{ items: T[] }>) => (await orAbsent(list))?.items ?? [];
   const [claims, volumes, nodes, ownVolumes, imports, allLeases, openEbs, topoLvm] = await Promise.all([
     itemsOf(client.list(persistentVolumeClaims)),
@@ -196,8 +196,8 @@ function placeOfObject(origin: "OpenEBS" | "TopoLVM", object: KubeObject) {
   return defined({ node, logicalVolume });
 }
 
-/** Returns the overview for people. */
-export function overviewText(volumes: readonly ForeignVolume[]): string {
+/** Formats volumes of others for people. */
+export function foreignVolumesText(volumes: readonly ForeignVolume[]): string {
   const lines = volumes.flatMap(({ name, from, size, logicalVolume, node, becomes, reasons }) => {
     const facts = [
       size === undefined ? undefined : formatBytes(size),

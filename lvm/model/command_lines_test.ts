@@ -12,7 +12,7 @@ import {
   vgchange,
   vgcreate,
   vgextend,
-} from "./commands.ts";
+} from "./command_lines.ts";
 
 const addtag = ["denolith=test", "denolith.volume=v"];
 const config = "activation/monitoring=0";

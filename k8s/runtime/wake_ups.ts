@@ -5,7 +5,7 @@
  * @module
  */
 
-import type { Controller } from "../runtime/controller.ts";
+import type { Controller } from "./controller.ts";
 
 /** The kinds of wake-ups, each with what a wake-up is about. */
 export interface WakeUpSubjects {

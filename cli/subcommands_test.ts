@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { flagsOf, SubcommandFolder } from "../tests/fake/subcommand.ts";
-import { SUBCOMMANDS } from "./commands.ts";
+import { SUBCOMMANDS } from "./subcommands.ts";
 import { WORKING_SUBCOMMANDS } from "./worker.ts";
 
 /** Returns the sockets and directories that a command line needs. */
