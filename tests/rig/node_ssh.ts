@@ -10,6 +10,14 @@ import ssh2, { type Connection } from "ssh2";
 import type { AddressInfo, Socket } from "node:net";
 import type { Node } from "./node.ts";
 
+/** Makes a pair of keys. One in two hundred that ssh2 makes is malformed. */
+export function generateKeys(): ReturnType<typeof ssh2.utils.generateKeyPairSync> {
+  while (true) {
+    const keys = ssh2.utils.generateKeyPairSync("ed25519");
+    if (!(ssh2.utils.parseKey(keys.private) instanceof Error)) return keys;
+  }
+}
+
 /** The commands that the node lacks, as shell functions: no service manager runs there, and everybody is root. */
 const PRELUDE = `
 sudo() {
@@ -51,8 +59,8 @@ export class NodeSsh implements Disposable {
   }
 
   private constructor(node: Pick<Node, "exec">) {
-    const client = ssh2.utils.generateKeyPairSync("ed25519");
-    const hostKeys = [ssh2.utils.generateKeyPairSync("ed25519").private];
+    const client = generateKeys();
+    const hostKeys = [generateKeys().private];
     this.key = client.private;
     const allowed = ssh2.utils.parseKey(client.public) as ssh2.ParsedKey;
     const accept = (connection: Connection) => {

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 // @ts-types="npm:@types/ssh2@1.15.6"
 import ssh2 from "ssh2";
-import { NodeSsh } from "./node_ssh.ts";
+import { generateKeys, NodeSsh } from "./node_ssh.ts";
 
 Deno.test("a command reaches the node through the bastion, with its status, and only with the key", async () => {
   const commands: string[] = [];
@@ -20,7 +20,7 @@ Deno.test("a command reaches the node through the bastion, with its status, and 
   assertEquals(commands, ["systemctl stop kubelet"]);
   client.end();
   bastion.end();
-  const { private: privateKey } = ssh2.utils.generateKeyPairSync("ed25519");
+  const { private: privateKey } = generateKeys();
   const [own, other] = [server.key, privateKey].map((key) => ssh2.utils.parseKey(key) as ssh2.ParsedKey);
   // who shows the public key without the private one cannot sign
   const forged = Object.create(other!, { getPublicSSH: { value: () => own!.getPublicSSH() } });
