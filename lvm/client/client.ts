@@ -12,7 +12,7 @@ import { type Command, commandError, type Exec, type Output, runThen } from "../
 import { formatBytes } from "../../base/size.ts";
 import { describeFree } from "../settings/spare_space.ts";
 import { Queues } from "../../base/queues.ts";
-import { lvchangeTags, type LvremoveOptions, type Selection } from "../model/command_lines.ts";
+import { lvchangeTags, type LvremoveOptions, onlyWithAllPvs, type Selection } from "../model/command_lines.ts";
 import { ignoring, lateCompletion, StorageError } from "../../base/error.ts";
 import { pvsToName } from "../model/layout.ts";
 import { ExclusiveChanges } from "./exclusive_changes.ts";
@@ -25,6 +25,7 @@ import {
   GroupRefusals,
   isPoolRefusal,
   MAX_EXIT_STATUS,
+  MISSING_PVS,
   refusalReason,
 } from "./refusals.ts";
 import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
@@ -323,7 +324,9 @@ export class Lvm {
   /** Returns the error of a command that LVM refused, and remembers a group that it does not change at all. */
   #refusal(group: VolumeGroup, command: Command, output: Output): StorageError {
     const message = groupRefusalIn(output);
-    if (message !== undefined) this.#refusals.note(group, message);
+    // what it does not see may be one that was added since the report
+    const mayLackDisks = command.args.includes("--devices") && MISSING_PVS.test(message ?? "");
+    if (message !== undefined && !mayLackDisks) this.#refusals.note(group, message);
     return commandError(command, output, classifyRefusal(output), {
       ofGroup: message !== undefined || isPoolRefusal(output),
       reason: refusalReason(output),
@@ -356,12 +359,14 @@ export class Lvm {
     const { parts = { args: [args], areChanged: isChanged } } = options;
     // again after each wait: the next body may begin before this continues
     while (!isAlone && this.#exclusive.isHeld(group)) await this.#exclusive.wait(group);
-    const deviceOptions = readsOwnDisks || this.#reader.readsEach
-      ? ["--devices", [...group.pvPaths, ...devices].join(",")]
-      : [];
+    const own = ["--devices", [...group.pvPaths, ...devices].join(",")];
+    const named = [...args, ...pvsToName(group, args)];
+    const guarded = group.missingPvs === 0 && !group.ambiguous ? onlyWithAllPvs(named) : undefined;
+    const readsOwn = readsOwnDisks || this.#reader.readsEach || guarded !== undefined;
+    const [subcommand = "", ...operands] = guarded ?? named;
     const command: Command = {
       program: "lvm",
-      args: [...args, ...pvsToName(group, args), ...deviceOptions],
+      args: [subcommand, ...readsOwn ? own : [], ...operands],
       mutates: true,
     };
     const noted = parts.args.map((part) => this.#known.startChange(group.name, part));

@@ -275,5 +275,5 @@ Deno.test("runAlone() lets LVM read the disks of the changed group alone, if dev
   for (const readsOwnDisks of [false, true]) {
     await lvm.runAlone([group], (change) => change(group, ["lvchange", "data/one"]), { readsOwnDisks });
   }
-  assertEquals(commands, ["lvm lvchange data/one", "lvm lvchange data/one --devices /dev/a,/dev/b"]);
+  assertEquals(commands, ["lvm lvchange data/one", "lvm lvchange --devices /dev/a,/dev/b data/one"]);
 });

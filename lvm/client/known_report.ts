@@ -83,11 +83,14 @@ export class KnownGroups {
    *
    * @param mark what each command that concerns it has in its arguments
    * @returns `undefined` when a report must show it: the last one is ten seconds old, or does not show all groups, or a change
-   * since has an effect that is not known. And on a machine with several groups: a command that changes one of them without
-   * a report before it would hang, and is never killed, when a disk of another group hangs (ADR 0008)
+   * since has an effect that is not known. And on a machine with several groups, while one lacks a physical volume: a command
+   * that changes it without a report before it reads all disks, and would hang, and is never killed, when a disk of another
+   * group hangs (ADR 0008)
    */
   about(mark: string): KnownReport | undefined {
-    return this.#last?.groups.length === 1 ? this.#youngerThan(MAX_AGE_MS, mark) : undefined;
+    const groups = this.#last?.groups ?? [];
+    if (groups.length > 1 && groups.some(({ missingPvs }) => missingPvs > 0)) return undefined;
+    return this.#youngerThan(MAX_AGE_MS, mark);
   }
 
   /**

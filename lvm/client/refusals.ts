@@ -46,6 +46,9 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/(?:logical volume|LV) \S+ not found in volume group/i, "NotFound"],
 ];
 
+/** LVM's message when it changes nothing in a group because it does not see a physical volume. */
+export const MISSING_PVS = /while PVs are missing/i;
+
 /** LVM's messages when it refuses all changes of a group. */
 const GROUP_REFUSALS: readonly RegExp[] = [
   /cannot (?:change|update) (?:VG|volume group) \S+ (?:while|with) (?:PVs|physical|duplicate|unknown) .*/i,

@@ -69,7 +69,7 @@ Deno.test("before its first removal from a pool, a driver creates an LV there, a
   const { fault } = machine;
   const options: string[] = [];
   machine.fault = (command) => {
-    if (command.args[0] === "lvcreate") options.push(command.args.join(" ").replace(/ --name \S+/, ""));
+    if (command.args[0] === "lvcreate") options.push(command.args.join(" ").replace(/ --(name|devices) \S+/g, ""));
     return fault?.(command);
   };
   assertEquals([await reap(), created.length, left(), pool.leaked], [[], 1, [], undefined]);

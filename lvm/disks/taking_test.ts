@@ -76,5 +76,5 @@ Deno.test("act() lets LVM read the new disk beside those of the group, while ano
   const taking = new DiskTaking({ lvm, rules: [], kubeletDirectory: "/var/lib/kubelet" });
   await taking.act({ kind: "extendGroup", disk: DISK, group: group! }).catch(() => {});
   const path = "/dev/disk/by-id/ata-SPARE_b";
-  assertEquals(commands, [`vgextend data ${path} --devices ${pvs[0]!.path},${path}`]);
+  assertEquals(commands, [`vgextend --devices ${pvs[0]!.path},${path} data ${path}`]);
 });

@@ -281,6 +281,24 @@ function selectionText(
   ].join(" && ");
 }
 
+/** The subcommands that LVM refuses while a physical volume of the group is missing. */
+const REFUSED_WITHOUT_PV = ["lvcreate", "lvextend"];
+
+/**
+ * Returns the arguments of a command that changes nothing while LVM does not see a physical volume of the group. LVM would change the
+ * metadata on the others, and regard that one as missing from then on, also when it is back. So a command that selects has the
+ * condition that none is missing (seen with LVM 2.03.16).
+ *
+ * @returns `undefined` for other commands
+ */
+export function onlyWithAllPvs(args: readonly string[]): readonly string[] | undefined {
+  if (REFUSED_WITHOUT_PV.includes(args[0]!)) return args;
+  const at = args.indexOf("--select") + 1;
+  if (at === 0) return undefined;
+  const selection = args[at]!;
+  return args.with(at, `${selection.startsWith("(") ? `(${selection})` : selection} && vg_missing_pv_count=0`);
+}
+
 function optionArguments(options: object): string[] {
   return Object.entries(options as Readonly<Record<string, OptionValue>>).flatMap(([name, value]) => {
     if (value === true) return [`--${name}`];

@@ -113,7 +113,10 @@ function furtherSignatures({ type }: RecordedFilesystem, others: readonly Signat
   return { reason: "FurtherSignatures", message };
 }
 
-/** Records a state; of a known volume, if the LV still has the state that is known. */
+/**
+ * Records a state, if the LV still has the former one. LVM reads the disks of the group alone then. Of a volume that is not known, it is
+ * recorded also where LVM selects nothing, or says nothing.
+ */
 export async function recordFormatState(
   lvm: Lvm,
   volume: Volume,
@@ -125,10 +128,11 @@ export async function recordFormatState(
   },
 ): Promise<void> {
   const { group, lv } = volume;
-  const selection = isKnown ? { uuid: lv.uuid, tags: [formatStateTag(from)] } : undefined;
   const changes = [...markFormatState(from, to), ...(isUnmounted ? ["--addtag", unmountedTag({ group, lv })] : [])];
-  const command = lvchangeTags(changes, lvPath(volume), selection);
-  await (isKnown ? lvm.changeKnown(group, command) : lvm.change(group, command));
+  const selection = { uuid: lv.uuid, tags: [formatStateTag(from)] };
+  if (isKnown) return await lvm.changeKnown(group, lvchangeTags(changes, lvPath(volume), selection));
+  const isRecorded = await lvm.changeSelected(group, lvchangeTags(changes, lvPath(volume), selection));
+  if (!isRecorded) await lvm.change(group, lvchangeTags(changes, lvPath(volume)));
 }
 
 /** The filesystem of a volume that is being staged. */

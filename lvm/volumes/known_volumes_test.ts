@@ -5,7 +5,7 @@ import { StorageError } from "../../base/error.ts";
 import type { Command } from "../exec.ts";
 import { snapshotIdOf, volumeIdOf, volumeLvName } from "../../base/ids.ts";
 import { openMachine } from "../machine.ts";
-import { ANY_GROUP } from "../model/groups.ts";
+import { ANY_GROUP, exactMatcher } from "../model/groups.ts";
 import { FULL_COW, type SizeOrPercent } from "../settings/cow_size.ts";
 
 const MiB = 1n << 20n;
@@ -64,7 +64,37 @@ Deno.test("create() of a volume that is known not to exist needs no report, also
   assertEquals([await own.run(own.create), own.names()], ["lvcreate", [name]]);
 });
 
-Deno.test("create() reads a report for a layout, a second group, and a name that a deleted LV still has", async () => {
+Deno.test("create() and delete() need no report where LVM has several groups, also while the disk of another one hangs", async () => {
+  await using own = await setUp();
+  const other = own.machine.addGroup("more", 1n << 30n);
+  await own.lvm.report();
+  own.machine.hungPvs.set(other.pvs[0]!.path, Promise.withResolvers());
+  const groups = exactMatcher("data");
+  assertEquals([await own.run(() => own.create({ groups })), own.names()], ["lvcreate", [name]]);
+  own.machine.hungPvs.clear();
+  await own.lvm.report();
+  own.machine.hungPvs.set(other.pvs[0]!.path, Promise.withResolvers());
+  assertEquals([await own.run(() => own.volumes.delete(id)), own.names()], ["lvremove", []]);
+});
+
+Deno.test("create() and delete() change nothing before a report where a disk was added to the group since", async () => {
+  await using own = await setUp();
+  const addDisk = () =>
+    own.group.pvs.push({ path: `/dev/new${own.group.pvs.length}`, uuid: `new${own.group.pvs.length}` });
+  addDisk();
+  assertEquals([await own.run(own.create), own.names()], ["lvcreate fullreport lvcreate", [name]]);
+  await own.lvm.report();
+  addDisk();
+  assertEquals([await own.run(() => own.volumes.delete(id)), own.names()], ["lvremove fullreport lvremove", []]);
+  await own.create();
+  await own.use();
+  await own.lvm.report();
+  addDisk();
+  const ran = await own.run(() => own.volumes.delete(id));
+  assertEquals([ran.split(" ").slice(0, 3), own.isDeleted()], [["lvchange", "fullreport", "lvchange"], true]);
+});
+
+Deno.test("create() reads a report for a layout, a choice of groups, and a name that a deleted LV still has", async () => {
   await using own = await setUp();
   assertEquals(
     await own.run(() => own.create({ thin: { poolSize: { percent: 50n } } })).then((ran) => ran.split(" ")[0]),

@@ -59,7 +59,7 @@ export function copiesContract(host: Host): void {
         copy = await createCopy(harness, request, { volumeId })
       );
       const syncIndex = commands.indexOf(`btrfs filesystem sync ${stagingPath}`); // LVM freezes the others
-      const snapshotIndex = commands.findIndex((command) => command.startsWith("lvm lvcreate --yes --snapshot"));
+      const snapshotIndex = commands.findIndex((command) => /^lvm lvcreate .*--snapshot/.test(command));
       assert(fsType === "btrfs" ? syncIndex >= 0 && syncIndex < snapshotIndex : syncIndex === -1, commands.join("\n"));
       const copyPath = await stageAt(harness, copy, "copy", capability);
       const uuids = (await Promise.all([volumeId, copy].map((id) => formatStateTag(harness, id)))).map((tag) =>

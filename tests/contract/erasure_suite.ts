@@ -92,12 +92,12 @@ export function erasureContract(host: Host): void {
       const volumeId = await harness.create();
       const stagingTargetPath = await harness.stage(volumeId);
       await harness.csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath });
+      await harness.csi.controller.listVolumes({}); // by a new report, after which the volume is known
       const commands = await harness.exec.recordCommands(async () => {
         await harness.csi.controller.deleteVolume({ volumeId });
         await harness.waitUntilIdle();
       });
       assertEquals(commands.map(subcommand), [
-        "lvm fullreport",
         "lvm lvchange",
         "sync",
         "lvm fullreport",

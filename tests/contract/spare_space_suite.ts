@@ -95,6 +95,7 @@ export function spareSpaceContract(host: Host): void {
 async function leaveFree(harness: Harness, group: string, bytes: bigint): Promise<bigint> {
   const spare = (await freeSpace(harness, group)).free - bytes;
   await harness.runAsAdmin("lvm", "vgchange", "--addtag", `denolith.spare=${spare}`, group);
+  await harness.csi.controller.getCapacity({}); // a report shows it
   return spare;
 }
 

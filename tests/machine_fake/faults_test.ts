@@ -34,6 +34,7 @@ Deno.test("a disk that hangs stops its group, and no other", async () => {
   const first = await driver.create(inFirst);
   const second = await driver.create(inSecond);
   const unknown = "v1-00000000000000000000000000000000";
+  assertEquals((await csi.controller.listVolumes({})).entries.length, 2); // by a report, as which the group is shown
   const resume = fixture.hangDisk("/dev/vdb");
 
   const third = await driver.create({ ...volumeRequest(), parameters: { volumeGroup: GROUPS[1] } });

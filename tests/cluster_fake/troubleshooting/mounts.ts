@@ -57,9 +57,10 @@ const FOREIGN = [{ type: "xfs", uuid: "11111111-2222-3333-4444-555555555555" }];
 /** The cases of unexpected data. */
 export const UNEXPECTED_DATA: readonly Play[] = [
   mounting(({ lv }) => lv.content.signatures = FOREIGN),
-  mounting(({ lv }) => {
-    const tags = [...lv.tags].filter((tag) => !tag.startsWith("denolith.fs="));
-    lv.tags = new Set([...tags, "denolith.fs=wanted:ext4"]); // what an administrator sets to have it formatted again
+  mounting(async (stage) => {
+    const tags = [...stage.lv.tags].filter((tag) => !tag.startsWith("denolith.fs="));
+    stage.lv.tags = new Set([...tags, "denolith.fs=wanted:ext4"]); // what an administrator sets to have it formatted again
+    await stage.report(); // before a report, it is staged as it is known
   }),
   mounting(async (stage) => {
     await useOnce(stage);
@@ -166,7 +167,10 @@ export const MOUNTS: Chapter = {
           ? { code: 5, stdout: "", stderr: "  Cannot process volume group data" }
           : undefined;
     }),
-    VolumeUnreadable: mounting((stage) => stage.lv.createdAt = -1),
+    VolumeUnreadable: mounting(async (stage) => {
+      stage.lv.createdAt = -1;
+      await stage.report();
+    }),
     WrongMkfsOptions: async (stage) => {
       await stage.start();
       stage.machine.host.mke2fsConf.set("ext4", []);

@@ -202,7 +202,9 @@ export class Stage implements AsyncDisposable {
   async report(): Promise<void> {
     for (const name of Object.keys(this.#machines)) {
       // a report waits for a disk that hangs, and the next one reads each group on its own
-      for (let time = 0; time < 2; time++) await this.cluster.agents.agent(name).node.refresh().catch(() => {});
+      const { node, machine } = this.cluster.agents.agent(name);
+      for (let time = 0; time < 2; time++) await node.refresh().catch(() => {});
+      await machine.lvm.report().catch(() => {}); // what its calls know of the groups
     }
   }
 

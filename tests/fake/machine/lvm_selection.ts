@@ -17,7 +17,11 @@ const TERMS: readonly [RegExp, (group: FakeGroup, lv: FakeLv, value: string, mac
   [/^lv_health_status=""$/, (group, lv) => lvHealthStatus(group, lv) === ""],
   [/^lv_device_open=0$/, (_group, lv, _value, machine) => lv.active && !isOpen(machine, lv)],
   [/^vg_tags!="([^"]+)"$/, (group, _lv, tag) => !group.tags.has(tag)],
+  [/^vg_missing_pv_count=0$/, ({ missingPvs }) => missingPvs === 0],
 ];
+
+/** What a selection of several selections ends with that requires all physical volumes. */
+const ALL_PVS = ") && vg_missing_pv_count=0";
 
 /**
  * Reports whether an LV is in the selection of a command; any LV is without one.
@@ -34,6 +38,17 @@ export function isSelected(
   if (!text.startsWith("(")) return isInSelection(text, { group, lv }, machine);
   // LVM 2.03.16 evaluates this one for the first LV only, and then takes what it knows for the others
   if (text.includes("lv_device_open")) throw new Error(`an odd selection: ${text}`);
+  if (text.endsWith(ALL_PVS)) {
+    return group.missingPvs === 0 && isAnySelected(text.slice(1, -ALL_PVS.length), { group, lv }, machine);
+  }
+  return isAnySelected(text, { group, lv }, machine);
+}
+
+function isAnySelected(
+  text: string,
+  { group, lv }: { readonly group: FakeGroup; readonly lv: FakeLv },
+  machine: FakeMachine,
+): boolean {
   const results = text.split(" || ").map((selection) => {
     const [, inner] = /^\((.+)\)$/.exec(selection) ?? [];
     if (inner === undefined) throw new Error(`an odd selection: ${text}`);

@@ -9,7 +9,7 @@ import { nextTurn } from "../../../base/clock.ts";
 import { type Command, describeCommand, type Exec, type Output, type Program } from "../../../lvm/exec.ts";
 import { StorageError } from "../../../base/error.ts";
 import type { Segment } from "../../../lvm/model/report.ts";
-import type { FakePv, FakePvSegment } from "./pvs.ts";
+import { type FakePv, type FakePvSegment, withPvs } from "./pvs.ts";
 import { type FakeHost, healthyHost } from "./machine_host.ts";
 import { passOn } from "./block_tools.ts";
 import type { DeviceContent } from "./device_content.ts";
@@ -269,10 +269,11 @@ export class FakeMachine implements Exec {
   /** This machine with no other disks than these. */
   withDevices(pvs: readonly string[]): FakeMachine {
     return Object.create(this, {
-      groups: { value: this.groups.filter((group) => group.pvs.some(({ path }) => pvs.includes(path))) },
+      groups: { value: this.groups.flatMap((group) => withPvs(group, pvs)) },
       nextMinor: { value: () => this.nextMinor() },
       removeDevice: { value: (lv: FakeLv) => this.removeDevice(lv) },
       now: { value: () => this.now() },
+      fork: { value: (state: unknown) => this.fork(state) },
     });
   }
 

@@ -81,6 +81,16 @@ export function isMissing(group: FakeGroup, uuid: string): boolean {
   return group.pvs.findIndex((pv) => pv.uuid === uuid) < group.missingPvs;
 }
 
+/** Returns a group as a command sees it that reads some disks only; none when it has none of them. */
+export function withPvs(group: FakeGroup, paths: readonly string[]): FakeGroup[] {
+  const [seen, unseen] = [true, false].map((isSeen) =>
+    group.pvs.filter(({ path, uuid }) => (paths.includes(path) && !isMissing(group, uuid)) === isSeen)
+  ) as [FakePv[], FakePv[]];
+  if (seen.length === 0) return [];
+  if (unseen.length === group.missingPvs) return [group];
+  return [Object.create(group, { pvs: { value: [...unseen, ...seen] }, missingPvs: { value: unseen.length } })];
+}
+
 /** Returns the problem of an LV that LVM reports. */
 export function lvHealthStatus(group: FakeGroup, lv: FakeLv): string {
   const pool = group.lvs.find(({ name }) => name === lv.pool);
