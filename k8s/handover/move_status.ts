@@ -35,6 +35,7 @@ export function statusBefore(
   const { status = {}, spec } = move;
   const isHeld = !isUndone(move) && volume && isHeldFor(move, volume) && heldCondition(volume)?.status === "True" &&
     status.heldTime === undefined;
+  const isUsedAgain = step.do === "release" && !isUndone(move) && status.heldTime !== undefined;
   const isReleased = status.removing && volume?.spec.nodeName === spec.targetNode &&
     volume.status?.state === "Ready" && claim?.status?.phase === "Bound" && status.releasedTime === undefined;
   const stages = step.do === "delete copy" ? [] : stagesOf(status.stages, copy);
@@ -46,6 +47,7 @@ export function statusBefore(
     ...defined({ copy: copy?.status?.copy }),
     ...(copy?.spec.copy !== undefined && { differences: copy.spec.copy.round }),
     ...(isHeld && { heldTime: timestamp(now) }),
+    ...(isUsedAgain && { heldTime: null }),
     ...(isReleased && { releasedTime: timestamp(now) }),
   };
 }

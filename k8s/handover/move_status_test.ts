@@ -117,6 +117,16 @@ Deno.test("statusBefore() has the time from which nobody can use the volume, onc
   ) assertEquals("heldTime" in before(given), false);
 });
 
+Deno.test("statusBefore() forgets the time from which nobody could use the volume, if it may be used before the move goes on", () => {
+  const held = { volume: volume(), self: move({ state: "Holding", heldTime: "before" }) };
+  const after = before(held, { do: "release" });
+  assertEquals(after.heldTime, null);
+  assertEquals(eventsOf(held.self, after, { do: "release" }), []);
+  assertEquals("heldTime" in before({ volume: volume({ held: false }) }, { do: "release" }), false);
+  const undone = move({ heldTime: "before" }, { metadata: { deletionTimestamp: "now" } });
+  assertEquals("heldTime" in before({ volume: volume(), self: undone }, { do: "release" }), false);
+});
+
 Deno.test("statusBefore() has the time from which the volume can be used again, once", () => {
   const moved = { volume: volume({ node: "b", held: false }), self: move({ removing: true }) };
   assertEquals(before(moved).releasedTime, "2026-01-02T03:04:05Z");

@@ -74,8 +74,8 @@ export interface LvmMoveStatus extends HandoverStatus {
   volume?: RecordedVolume;
   /** True from when the volume on the source's node is removed: from then on, the move is not undone any more. */
   removing?: boolean;
-  /** The time at which nobody used the volume any more (RFC 3339). */
-  heldTime?: string;
+  /** The time at which nobody used the volume any more (RFC 3339); `null` to remove it when it is released for a while. */
+  heldTime?: string | null;
   /** The time at which pods could use it again (RFC 3339). */
   releasedTime?: string;
 }
