@@ -85,18 +85,24 @@ export async function dump(session: Session): Promise<number> {
     const at = { driver, namespace: namespace!, name: name!, now };
     answers.push(await attempt(`why ${name}`, async () => explainClaim(await readClaimState(client, at))));
   }
-  const logs = new Map<string, string>();
-  for (const { metadata: { namespace, name }, spec } of objects.pods.filter(ownPodsBy(objects.leases))) {
-    for (const { name: container } of [...spec?.initContainers ?? [], ...spec?.containers ?? []]) {
-      session.signal.throwIfAborted();
-      const path = `/api/v1/namespaces/${namespace}/pods/${name}/log?container=${container}&${LOG_LIMITS}`;
-      const log = await attempt(`log of ${name} ${container}`, () => client.readPath(path));
-      if (log !== undefined) logs.set(`logs/${name}.${container}.log`, log);
-      // that of a container that was not started again does not exist
-      const before = await client.readPath(`${path}&previous=true`).catch(() => "");
-      if (before !== "") logs.set(`logs/${name}.${container}.previous.log`, before);
-    }
-  }
+  const readLogs = async (pod: Pod, container: string): Promise<[file: string, text: string][]> => {
+    const { namespace, name } = pod.metadata;
+    const path = `/api/v1/namespaces/${namespace}/pods/${name}/log?container=${container}&${LOG_LIMITS}`;
+    const read = (path: string) => client.readPath(path, { signal: session.signal });
+    const log = await attempt(`log of ${name} ${container}`, () => read(path));
+    // that of a container that was not started again does not exist
+    const before = await read(`${path}&previous=true`).catch(() => "");
+    const file = `logs/${name}.${container}`;
+    return [
+      ...(log === undefined ? [] : [[`${file}.log`, log] as [string, string]]),
+      ...(before === "" ? [] : [[`${file}.previous.log`, before] as [string, string]]),
+    ];
+  };
+  const containers = objects.pods.filter(ownPodsBy(objects.leases)).flatMap((pod) =>
+    [...pod.spec?.initContainers ?? [], ...pod.spec?.containers ?? []].map(({ name }) => ({ pod, name }))
+  );
+  const logs = (await Promise.all(containers.map(({ pod, name }) => readLogs(pod, name)))).flat();
+  session.signal.throwIfAborted();
   const wait = seconds(flags["timeout"]!, "--timeout");
   const doctor = flags["skip-doctor"] === undefined
     ? await attempt("doctor", () => diagnoseAll(session, wait))
@@ -115,7 +121,7 @@ export async function dump(session: Session): Promise<number> {
   const files = new Map([
     ...Object.entries(data).map(([name, value]) => [`${name}.json`, toJson(value)] as const),
     ...Object.entries(objects).map(([name, list]) => [`objects/${name}.json`, toJson(list.map(clean))] as const),
-    ...[...logs].map(([name, text]) => isMasked ? [mask.text(name), mask.text(text)] as const : [name, text] as const),
+    ...logs.map(([name, text]) => isMasked ? [mask.text(name), mask.text(text)] as const : [name, text] as const),
   ]);
   await session.write(archive(new Map([...files].map(([name, text]) => [`denolith-dump/${name}`, `${text}\n`])), now));
   for (const what of unread) session.noteOnce(`Not read: ${what}`);
@@ -208,14 +214,20 @@ function withoutCopies(object: KubeObject): KubeObject {
   return { ...object, metadata: { ...metadata, annotations: others } };
 }
 
-/** Returns an object without labels and annotations of others. */
+/** Returns an object without labels, annotations and finalizers of others. */
 function withoutForeignMetadata(object: KubeObject): KubeObject {
+  const isKnown = (name: string) => /(?:^|\.)(?:denolith\.dev|kubernetes\.io|k8s\.io)\//.test(name);
   const known = (all: Readonly<Record<string, string>> = {}) =>
-    Object.fromEntries(
-      Object.entries(all).filter(([name]) => /(?:^|\.)(?:denolith\.dev|kubernetes\.io|k8s\.io)\//.test(name)),
-    );
-  const { labels, annotations } = object.metadata;
-  return { ...object, metadata: { ...object.metadata, labels: known(labels), annotations: known(annotations) } };
+    Object.fromEntries(Object.entries(all).filter(([name]) => isKnown(name)));
+  const { labels, annotations, finalizers } = object.metadata;
+  return {
+    ...object,
+    metadata: {
+      ...object.metadata,
+      ...{ labels: known(labels), annotations: known(annotations) },
+      ...(finalizers && { finalizers: finalizers.filter(isKnown) }),
+    },
+  };
 }
 
 /** Returns the names of what belongs to others, by what they are names of. */

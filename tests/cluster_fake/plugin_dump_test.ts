@@ -117,7 +117,10 @@ Deno.test("kubectl denolith dump --mask: has no names of what is gone or only re
     spec: { containers: [{ name: "web", args: ["--password=hunter2"] }] },
   } as never);
   api.put(volumeSnapshotContents, {
-    metadata: { name: "snapcontent-1" },
+    metadata: {
+      name: "snapcontent-1",
+      finalizers: ["backup.example.com/keep", "snapshot.storage.kubernetes.io/bound"],
+    },
     spec: {
       ...{ driver: DRIVER, deletionPolicy: "Retain", source: {}, volumeSnapshotClassName: "gone-class" },
       volumeSnapshotRef: { name: "gone-snapshot", namespace: "gone-namespace" },
@@ -137,7 +140,18 @@ Deno.test("kubectl denolith dump --mask: has no names of what is gone or only re
   stage.cluster.addClass("lvm", { parameters: { volumeGroup: "data" } });
   const files = await unpack(await pluginOver(api, { role: "administrator" })(["dump", "--mask", "--skip-doctor"]));
   const text = [...files.values()].join("\n");
-  for (const name of ["hunter2", "gone-class", "gone-snapshot", "gone-namespace", "gone-claim", "10.1.2.3", "fd00"]) {
+  for (
+    const name of [
+      "hunter2",
+      "gone-class",
+      "gone-snapshot",
+      "gone-namespace",
+      "gone-claim",
+      "10.1.2.3",
+      "fd00",
+      "example.com",
+    ]
+  ) {
     assertEquals(text.includes(name), false, name);
   }
   assertMatch(text, /at address-\d+:443, \[address-\d+\]:443, 2026-11-28T/);
