@@ -49,6 +49,12 @@ function columnsSentence(columns: readonly Column[]): string {
 /** What descriptions say of quantities, and the page says once. */
 const QUANTITY = ", as a quantity of bytes";
 
+/** What descriptions of fields say, also where that of their spec says it of all. */
+const IMMUTABLE = / Immutable\.(?= |$)/;
+
+/** Fields with the same fields in them in all kinds, which the page names once. */
+const SAME_IN_ALL = ["conditions", "error"];
+
 /** Depth of the fields that are described; those in them are listed by their names. */
 const MAX_DEPTH = 1;
 
@@ -63,13 +69,18 @@ function items(
   const kind = words !== undefined ? words.map(code).join(", ") : isQuantity ? "quantity" : type;
   const notes = [["string", "object"].includes(kind) ? "" : kind, isRequired ? "required" : ""].filter(Boolean);
   const { properties = {}, required = [] } = schema.items ?? schema;
-  const isNamed = depth === MAX_DEPTH && Object.keys(properties).length > 0;
+  const isNamed = depth === MAX_DEPTH && Object.keys(properties).length > 0 && !SAME_IN_ALL.includes(name);
   const parts = isNamed ? ` Fields: ${Object.keys(properties).map(code).join(", ")}.` : "";
   const head = `${code(name)}${notes.length === 0 ? "" : ` (${notes.join("; ")})`}`;
   return [
     listItem(`${head}: ${sentence(description.replace(QUANTITY, ""))}${parts}`, depth),
-    ...Object.entries(isNamed ? {} : properties).flatMap(([child, part]) =>
-      items(child, part, required.includes(child), depth + 1)
+    ...Object.entries(depth === MAX_DEPTH ? {} : properties).flatMap(([child, part]) =>
+      items(child, withoutRepeats(part, description), required.includes(child), depth + 1)
     ),
   ];
+}
+
+/** Returns a field without what the description of the field around it says of all its fields. */
+function withoutRepeats(field: Schema, around: string): Schema {
+  return around.includes(" Immutable") ? { ...field, description: field.description.replace(IMMUTABLE, "") } : field;
 }

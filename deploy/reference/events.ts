@@ -51,10 +51,11 @@ export function conditionSections(): string {
     .map(([kind, conditions]) => {
       const items = Object.entries(conditions).flatMap(([type, reasons]) => {
         const { fresh, asBefore } = split(kind, reasons, described);
+        const shared = sharedRunbook(fresh.map(([, { meaning }]) => meaning));
         return [
-          listItem(code(type)),
-          ...fresh.map(([reason, { status, meaning, remedy }]) =>
-            listItem(`${code(reason)} (${status}): ${remedy === undefined ? meaning : `${meaning} ${remedy}`}`, 1)
+          listItem(`${code(type)}${shared}`),
+          ...fresh.map(([reason, description]) =>
+            listItem(`${code(reason)} (${description.status}): ${meaningText(description, shared)}`, 1)
           ),
           ...asBefore.map((text) => listItem(text, 1)),
         ];
@@ -62,6 +63,21 @@ export function conditionSections(): string {
       return `## Conditions of ${kind}s\n\n${items.join("\n")}`;
     });
   return sections.join("\n\n");
+}
+
+/** A link at the end of a meaning to a chapter of the runbooks, as `runbook()` makes it. */
+const RUNBOOK = /: \[runbook\]\([^)]*\)/;
+
+/** Returns the link to the chapter that several meanings lead to, if none leads to another; otherwise nothing. */
+function sharedRunbook(meanings: readonly string[]): string {
+  const links = meanings.flatMap((meaning) => RUNBOOK.exec(meaning) ?? []);
+  return links.length > 1 && new Set(links).size === 1 ? links[0]! : "";
+}
+
+/** Returns what a reason means, with the remedy where no runbook has it. @param shared the link that stands above it */
+function meaningText({ meaning, remedy }: ReasonDescription, shared: string): string {
+  const text = shared === "" ? meaning : meaning.replace(shared, "");
+  return remedy === undefined || RUNBOOK.test(meaning) ? text : `${text} ${remedy}`;
 }
 
 /**

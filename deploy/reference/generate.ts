@@ -14,7 +14,7 @@ import { crdSections } from "./crds.ts";
 import { conditionSections, eventSections } from "./events.ts";
 import { flagSections, topicList } from "./flags.ts";
 import { metricsList, reasonsList, situationSections } from "./lists.ts";
-import { ioLimits, layoutsTable, openEbsNames, snapshotParameters, volumeParameters } from "./parameters.ts";
+import { ioLimits, layoutsList, openEbsNames, snapshotParameters, volumeParameters } from "./parameters.ts";
 import { DENOLITH } from "../../cli/help/denolith.ts";
 import { PLUGIN } from "../../plugin/subcommands.ts";
 
@@ -39,7 +39,7 @@ const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
   ],
   "docs/reference/kubectl-plugin.md": [() => topicList(PLUGIN, "environment"), () => flagSections(PLUGIN)],
   "docs/reference/metrics.md": [metricsList],
-  "docs/reference/parameters.md": [volumeParameters, layoutsTable, ioLimits, openEbsNames, snapshotParameters],
+  "docs/reference/parameters.md": [volumeParameters, layoutsList, ioLimits, openEbsNames, snapshotParameters],
   "docs/reference/situations.md": [situationSections],
 };
 

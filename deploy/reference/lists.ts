@@ -17,7 +17,7 @@ export function metricsList(): string {
   const rows = allMetrics().sort((left, right) => left.name < right.name ? -1 : 1);
   return termList(rows.map(({ name, type, labels, help }) => [
     code(name),
-    [[type, ...labels.map(code)].join(", "), shared.has(name) ? "both processes" : ""],
+    [[...(type === "gauge" ? [] : [type]), ...labels.map(code)].join(", "), shared.has(name) ? "both processes" : ""],
     sentence(help),
   ]));
 }
@@ -55,7 +55,17 @@ export function situationSections(): string {
   return Object.entries(SITUATIONS).map(([subject, rows]) =>
     [
       `## ${subject}\n`,
-      ...rows.map(({ seen, happened, here }) => listItem(`${seen.join(", ")}: ${happened} → ${here}`)),
+      ...rows.map(({ seen, happened, here }) => listItem(`${numbers(seen)}: ${happened.slice(0, -1)} → ${here}`)),
     ].join("\n")
   ).join("\n\n");
+}
+
+/** Returns the public numbers of a situation, each project named once where its numbers follow each other. */
+function numbers(seen: readonly string[]): string {
+  const projectOf = (number: string | undefined) => number?.split("#")[0];
+  return seen.map((number, index) =>
+    number.includes("#") && projectOf(number) === projectOf(seen[index - 1])
+      ? number.slice(projectOf(number)!.length)
+      : number
+  ).join(", ");
 }

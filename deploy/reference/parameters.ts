@@ -20,7 +20,7 @@ import {
   SNAPSHOT_SETTING_NAMES,
   SNAPSHOT_SETTINGS,
 } from "../../lvm/settings/settings.ts";
-import { code, table, termList } from "./markdown.ts";
+import { code, termList } from "./markdown.ts";
 
 /** The notes of the reference on settings, in Markdown; links are relative to docs/reference. */
 const NOTES: Readonly<Partial<Record<SettingName, string>>> = {
@@ -53,23 +53,19 @@ export function volumeParameters(): string {
   );
 }
 
-/** Returns the table of the layouts. */
-export function layoutsTable(): string {
-  const range = (bounds: Bounds | undefined) => {
-    if (bounds === undefined) return "none";
-    return bounds.min === bounds.max ? `${bounds.min}` : `${bounds.min} to ${bounds.max}, by default ${bounds.min}`;
+/** Returns the list of the layouts. */
+export function layoutsList(): string {
+  const range = (parameter: string, bounds: Bounds | undefined) => {
+    if (bounds === undefined) return "";
+    const { min, max } = bounds;
+    return `${code(parameter)} ${min === max ? `${min}` : `${min} to ${max}, by default ${min}`}`;
   };
-  const rows = Object.entries<LayoutSpec>(LAYOUTS).map(([name, { stripes, mirrors, pvs, space, survives }]) => [
-    code(name),
-    range(stripes),
-    range(mirrors),
-    pvs,
-    space,
-    survives,
-  ]);
-  return table(
-    [code("layout"), code("stripes"), code("mirrors"), "Physical volumes", "Space for 1 GiB", "Survives"],
-    rows,
+  return termList(
+    Object.entries<LayoutSpec>(LAYOUTS).map(([name, { stripes, mirrors, pvs, space, survives }]) => [
+      code(name),
+      [range("stripes", stripes), range("mirrors", mirrors)],
+      `${pvs}; ${space}; ${survives}`,
+    ]),
   );
 }
 

@@ -103,7 +103,7 @@ Deno.test("the runbooks name the controllers that exist", () => {
     ...source.matchAll(/\b(?:sidecarController|createController)\(\s*"(\w+)"/g),
     ...source.matchAll(/^ +name: "(\w+)",\n +(?:ownerKind|resource):/gm), // of contents and handovers
   ];
-  const rows = runbookChapter("Reconcile failing").matchAll(/^\| `(\w+)` +\|/gm);
+  const rows = runbookChapter("Reconcile failing").matchAll(/^- `(\w+)`/gm);
   const names = (matches: Iterable<RegExpExecArray>) => [...matches].map(([, name]) => name!).sort();
   assertEquals(names(rows), names(controllers));
 });

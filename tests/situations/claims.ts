@@ -10,7 +10,7 @@ import { by, type Situation } from "./situation.ts";
 export const CLAIMS: readonly Situation[] = [
   {
     seen: ["lvm-localpv#31", "external-provisioner#697"],
-    happened: "The node that the scheduler chose is full, and the claim stays with it.",
+    happened: "The chosen node is full, and the claim stays with it.",
     here: "The node is given back, and the scheduler chooses again.",
     shown: [
       by(
@@ -54,7 +54,7 @@ export const CLAIMS: readonly Situation[] = [
   },
   {
     seen: ["topolvm#120", "topolvm#235", "topolvm#334"],
-    happened: "A scheduler extender is missing or wrong, and pods are not scheduled.",
+    happened: "A missing or wrong scheduler extender schedules no pods.",
     here: "None is needed: the scheduler reads published capacity.",
     shown: [by("deploy/manifests_test.ts", "the scheduler uses published capacity")],
   },
@@ -68,14 +68,14 @@ export const CLAIMS: readonly Situation[] = [
   },
   {
     seen: ["external-provisioner#1333"],
-    happened: "The name of a node has more than 63 characters, which no label can have.",
+    happened: "The name of a node is too long for a label.",
     here: "The agent ends, and says so.",
     shown: [by("csi/topology_test.ts", "requireNodeId() accepts what can be the value of a label")],
   },
   {
     seen: ["openebs#2630", "pvmigrate#171"],
     happened: "Claims have long names, and what is named after them is not valid.",
-    here: "Names of events are cut so that the API accepts them.",
+    here: "Names of events are cut.",
     shown: [by("k8s/runtime/event_correlator_test.ts", "EventCorrelator names events as the API requires")],
   },
   {
@@ -114,7 +114,7 @@ export const CLAIMS: readonly Situation[] = [
   {
     seen: ["csi-driver-lvm#21"],
     happened: "Volumes of another driver, or of an earlier one, must be copied.",
-    here: "Volumes of OpenEBS, TopoLVM and local paths are imported where they are.",
+    here: "Those of OpenEBS, TopoLVM and local paths are imported in place.",
     shown: [by("tests/cluster_fake/import_test.ts", "is imported, finished, and used as any other")],
   },
 ];

@@ -10,8 +10,8 @@ import { by, type Situation } from "./situation.ts";
 export const CONTROL_PLANE: readonly Situation[] = [
   {
     seen: ["openshift-docs#33930"],
-    happened: "etcd is restored from a backup, and watches are silent for ever.",
-    here: "A watch on which nothing comes is begun again with a list.",
+    happened: "etcd is restored, and watches are silent for ever.",
+    here: "A silent watch is begun again with a list.",
     shown: [by("k8s/runtime/informer_test.ts", "Informer: lists again after a restore of etcd")],
   },
   {

@@ -54,7 +54,7 @@ export const DISKS: readonly Situation[] = [
   },
   {
     seen: ["hwameistor#613", "open-local#250", "lvm-operator#105"],
-    happened: "A disk is enlarged, or space is freed by hand, and the driver does not see it.",
+    happened: "The driver does not see that a disk was enlarged, or space was freed.",
     here: "After pvresize, the space can be used.",
     shown: onMachine(async ({ harness, machine }) => {
       const free = async () => (await harness.csi.controller.getCapacity({})).availableCapacity;
@@ -67,7 +67,7 @@ export const DISKS: readonly Situation[] = [
   {
     seen: ["topolvm#692", "zfs-localpv#304", "openebs#3094", "sig-storage-local-static-provisioner#127"],
     happened: "A node is replaced, and its disks go to another one.",
-    here: "adopt lets their volumes follow, once the first node is forgotten.",
+    here: "adopt lets their volumes follow when the first node is forgotten.",
     shown: [
       by("tests/cluster/suite/adopt_suite.ts", "volumes follow disks that are carried to another node"),
       by("tests/cluster_fake/plugin_adopt_test.ts", "volumes follow their disks, once their node is forgotten"),
@@ -116,7 +116,7 @@ export const DISKS: readonly Situation[] = [
   },
   {
     seen: ["lvm2#120", "lvm2#143"],
-    happened: "Disks of a RAID are away for a moment, and stay marked as failed.",
+    happened: "Disks of a RAID come back, and stay marked as failed.",
     here: "The volume says so, and is redundant again after a refresh.",
     shown: [by("tests/cluster/suite/raid_suite.ts", "a raid1 volume that loses a disk keeps working under its pod")],
   },

@@ -10,7 +10,7 @@ import { by, type Situation } from "./situation.ts";
 export const ENCRYPTION: readonly Situation[] = [
   {
     seen: ["ceph-csi#3781", "otaru#2785"],
-    happened: "The derivation of keys takes half of the memory each, and a node runs out of it.",
+    happened: "Each derivation of a key takes half of the node's memory.",
     here: "Each takes 64 MiB, and one runs at a time.",
     shown: [
       by("lvm/encryption/encryption_test.ts", "one key is derived at a time, since each derivation takes much memory"),
@@ -30,7 +30,7 @@ export const ENCRYPTION: readonly Situation[] = [
   },
   {
     seen: ["ceph-csi#1469", "osc-bsu-csi-driver#837"],
-    happened: "An encrypted volume does not grow, since cryptsetup wants the passphrase again.",
+    happened: "An encrypted volume does not grow without its passphrase.",
     here: "It grows under its pod.",
     shown: [by("tests/contract/encryption_suite.ts", "staged, published, expanded while in use, and back")],
   },

@@ -25,8 +25,8 @@ async function usedVolume({ harness }: Stage, fsType = ""): Promise<string> {
 export const FILESYSTEMS: readonly Situation[] = [
   {
     seen: ["lvm-localpv#339"],
-    happened: "The objects of a cluster are lost and written again, over the same logical volumes.",
-    here: "A volume whose filesystem was recorded is never formatted again.",
+    happened: "A cluster's objects are lost, and written again over the same logical volumes.",
+    here: "What was recorded as formatted is never formatted again.",
     shown: [
       by("tests/contract/safety_suite.ts", "a formatted volume whose filesystem is gone is not formatted again"),
       by("tests/contract/safety_suite.ts", "a formatted volume with another filesystem in its place is an error"),
@@ -34,31 +34,31 @@ export const FILESYSTEMS: readonly Situation[] = [
   },
   {
     seen: ["util-linux#4031", "util-linux#3897", "util-linux#4170"],
-    happened: "A file on the volume, such as an image of a CD, looks like a second filesystem.",
+    happened: "A file, such as an image of a CD, looks like a second filesystem.",
     here: "The recorded filesystem is mounted, with a warning.",
     shown: [by("tests/contract/caution_suite.ts", "keeps a volume from being formatted, and not from being mounted")],
   },
   {
     seen: ["topolvm#522"],
-    happened: "A copy of a filesystem gets a new UUID, is taken for none, and formatted.",
+    happened: "A copy of a filesystem is taken for none, and formatted.",
     here: "A device with any filesystem is never formatted.",
     shown: [by("tests/contract/safety_suite.ts", "a device with a foreign filesystem is never formatted")],
   },
   {
     seen: ["container-storage-interface/spec#482", "azuredisk-csi-driver#954", "longhorn#8796"],
-    happened: "A copy of an XFS has the same UUID, and cannot be mounted beside its source.",
+    happened: "A copy of an XFS cannot be mounted beside its source, as their UUID is the same.",
     here: "Copies get a UUID of their own.",
     shown: [by("tests/contract/copies_suite.ts", "volume is larger, and is mounted beside it")],
   },
   {
     seen: ["lxc#1909", "systemd#22182"],
-    happened: "The kernel mounts another device in place of a btrfs of the same UUID, or refuses it.",
+    happened: "The kernel mounts another btrfs of the same UUID, or refuses it.",
     here: "The driver has it forget the other one.",
     shown: [by("lvm/staging/staging_test.ts", "mounts its own btrfs while one of the same UUID on a block volume")],
   },
   {
     seen: ["syzkaller#599", "singularity#180"],
-    happened: "A filesystem that a user has written stops the machine by its `errors=panic`.",
+    happened: "A user's filesystem stops the machine by its `errors=panic`.",
     here: "A copy goes on after errors.",
     shown: [by("tests/lvm/hostile_tenants_suite.ts", "can break neither the node nor a terminal")],
   },
@@ -79,7 +79,7 @@ export const FILESYSTEMS: readonly Situation[] = [
   {
     seen: ["topolvm#511", "topolvm#900"],
     happened: "A snapshot is restored with a class of another filesystem, and the pod hangs.",
-    here: "Creation refuses it, and names the filesystem to set.",
+    here: "Creation names the filesystem to set.",
     shown: onMachine(async (stage) => {
       const { harness } = stage;
       const sourceVolumeId = await usedVolume(stage, "xfs");
@@ -94,7 +94,7 @@ export const FILESYSTEMS: readonly Situation[] = [
   {
     seen: ["seagate-exos-x-csi#139"],
     happened: "A filesystem that is not clean is never mounted again.",
-    here: "e2fsck repairs what it can repair safely, and the volume is mounted.",
+    here: "e2fsck repairs what is safe, and it is mounted.",
     shown: onMachine(async (stage) => {
       const volumeId = await usedVolume(stage);
       const commands = await stage.harness.exec.recordCommands(() => stage.harness.stage(volumeId));
@@ -103,7 +103,7 @@ export const FILESYSTEMS: readonly Situation[] = [
   },
   {
     seen: ["kubernetes/utils#141", "ceph-csi#859", "democratic-csi#39"],
-    happened: "xfs_repair runs before each mount, and fails on the log that only a mount replays.",
+    happened: "xfs_repair before each mount fails on a log that only a mount replays.",
     here: "An XFS is mounted without it.",
     shown: onMachine(async (stage) => {
       const volumeId = await usedVolume(stage, "xfs");
@@ -115,7 +115,7 @@ export const FILESYSTEMS: readonly Situation[] = [
   {
     seen: ["e2fsprogs#147", "simplyblock-csi#438"],
     happened: "An older e2fsck does not know a feature of the filesystem.",
-    here: "Staging fails with the words of e2fsck, and nothing is written.",
+    here: "Staging fails with its words, and nothing is written.",
     shown: onMachine(async (stage) => {
       const { harness, machine } = stage;
       const volumeId = await usedVolume(stage);
@@ -132,7 +132,7 @@ export const FILESYSTEMS: readonly Situation[] = [
   {
     seen: ["openebs#1276", "rauc#1190", "e2b-dev/infra#2192"],
     happened: "Tools of the node are older than a filesystem.",
-    here: "The image has its own, with settings that all kernels read.",
+    here: "The image has its own.",
     shown: [by("lvm/settings/mkfs_defaults_test.ts", "xfsKernelOptions() switches off what the kernel does not know")],
   },
   {
@@ -143,8 +143,8 @@ export const FILESYSTEMS: readonly Situation[] = [
   },
   {
     seen: ["fstransform#36", "mdadm#187", "qubes-issues#9293"],
-    happened: "A filesystem of a disk with sectors of 512 bytes comes onto one with 4096.",
-    here: "New filesystems fit both; a copy that could not be mounted is refused.",
+    happened: "A filesystem moves from sectors of 512 bytes to 4096.",
+    here: "New ones fit both; a copy that does not is refused.",
     shown: [
       by("tests/contract/staging_suite.ts", "a new filesystem can be copied to a disk with larger sectors"),
       by("tests/cluster_fake/move_test.ts", "could not be mounted fails before the volume is held"),
@@ -152,7 +152,7 @@ export const FILESYSTEMS: readonly Situation[] = [
   },
   {
     seen: ["longhorn#8473"],
-    happened: "A check of a filesystem takes hours, and kubelet repeats its call.",
+    happened: "A check takes hours, and kubelet repeats its call.",
     here: "One check runs, and the volume is staged after it.",
     shown: [by("tests/machine_fake/faults_test.ts", "a change that hangs keeps its volume locked until it is over")],
   },
@@ -175,8 +175,8 @@ export const FILESYSTEMS: readonly Situation[] = [
   },
   {
     seen: ["longhorn#8604"],
-    happened: "mkfs fails halfway, and half of a filesystem is mounted later.",
-    here: "The next try makes it anew, before anything is mounted.",
+    happened: "mkfs fails halfway, and half a filesystem is mounted.",
+    here: "The next try makes it anew before the mount.",
     shown: onMachine(async ({ harness, machine }) => {
       const volumeId = await harness.create();
       machine.fault = ({ program }) => program === "mke2fs" ? failure(1, "mke2fs: Input/output error") : undefined;
@@ -219,7 +219,7 @@ export const FILESYSTEMS: readonly Situation[] = [
   {
     seen: ["ydb-platform/nbs#2936", "btrfs-progs#774"],
     happened: "The kernel makes a filesystem read-only, and nobody notices.",
-    here: "Event, condition and alert tell of it; the next pod has it checked and writable.",
+    here: "Event, condition and alert tell of it; it is checked for the next pod.",
     shown: [
       by(
         "tests/cluster/suite/health_suite.ts",
@@ -229,8 +229,8 @@ export const FILESYSTEMS: readonly Situation[] = [
   },
   {
     seen: ["kubernetes#73513", "kubernetes#66868", "kubernetes#67072", "longhorn#11936", "node-problem-detector#845"],
-    happened: "An XFS is shut down after an error of its disk, and can neither be unmounted nor mounted again.",
-    here: "Event and condition tell of it; it is unmounted, and has its data when the disk is back.",
+    happened: "An XFS is shut down after a disk error, and can be neither unmounted nor mounted.",
+    here: "Event and condition tell of it; it is unmounted, and back with the disk.",
     shown: [by("tests/lvm/faults_suite.ts", "a volume whose disk fails in use is unmounted, and has its data")],
   },
   {
@@ -241,7 +241,7 @@ export const FILESYSTEMS: readonly Situation[] = [
   },
   {
     seen: ["cloudnative-pg#7216", "harbor-helm#330", "kubernetes#130192"],
-    happened: "A pod that is not root cannot write, or waits while kubelet changes millions of files.",
+    happened: "A pod that is not root cannot write, or waits for changes of millions of files.",
     here: "fsGroup works, also with OnRootMismatch.",
     shown: [by("tests/cluster/suite/pods_suite.ts", "a pod has its group on the files")],
   },

@@ -48,13 +48,13 @@ export const HOSTS: readonly Situation[] = [
   },
   {
     seen: ["open-local#177"],
-    happened: "IO limits do nothing on a host with cgroup v1.",
+    happened: "IO limits do nothing with cgroup v1.",
     here: "A condition and an event say NoCgroup2.",
     shown: [by("lvm/staging/cgroups_test.ts", "limit() reports why it cannot limit a device")],
   },
   {
     seen: ["hwameistor#740", "kubernetes#92287"],
-    happened: "Limits of IO are lost when a device has another number, or a node restarts.",
+    happened: "IO limits are lost when a device gets another number, or a node restarts.",
     here: "They are found from the mounts, and set again.",
     shown: [
       by("lvm/staging/io_limiter_test.ts", "finds the users of limited volumes in the mount table"),
@@ -69,8 +69,8 @@ export const HOSTS: readonly Situation[] = [
   },
   {
     seen: ["rook#7575", "talos#14182", "hetznercloud/csi-driver#582"],
-    happened: "With SELinux, a pod waits until each file of its volume has a label.",
-    here: "A value of the chart lets kubelet mount it with that label.",
+    happened: "With SELinux, a pod waits until each file has a label.",
+    here: "A value of the chart has it mounted with that label.",
     shown: [
       by("tests/contract/selinux_suite.ts", "has the SELinux context that is requested, one at a time"),
       by("deploy/chart_test.ts", "mounts with SELinux contexts need what mount(8) must see"),

@@ -46,7 +46,7 @@ export const LVM: readonly Situation[] = [
   {
     seen: ["apl-core#3607", "lxd#6435"],
     happened: "A group or a logical volume is renamed while volumes are in use.",
-    here: "They are known by UUIDs and tags: nothing changes for them.",
+    here: "They are known by UUIDs and tags.",
     shown: [
       by(
         "tests/contract/staging_suite.ts",
@@ -108,7 +108,7 @@ export const LVM: readonly Situation[] = [
   {
     seen: ["flatcar/Flatcar#1440", "rear#2044", "wyng-backup#49"],
     happened: "lvmetad of the host is wrong about the groups.",
-    here: "The doctor warns of it, with the commands that end it.",
+    here: "The doctor warns of it, with the remedy.",
     shown: [by("lvm/doctor/machine_problems_test.ts", "global/use_lvmetad")],
   },
   {
@@ -164,7 +164,7 @@ export const LVM: readonly Situation[] = [
   {
     seen: ["lvm2#63", "mdadm.conf(5)"],
     happened: "LVM or mdadm of the host opens what is on volumes, and keeps them busy.",
-    here: "The doctor names the filter, or the rules of udev, that are missing.",
+    here: "The doctor names the missing filter or rules of udev.",
     shown: [
       by("lvm/doctor/machine_problems_test.ts", "the host's LVM reads the loop device over it"),
       by("lvm/doctor/machine_problems_test.ts", "a pod made a member of an array of its block volume"),
@@ -184,7 +184,7 @@ export const LVM: readonly Situation[] = [
   {
     seen: ["lvm-operator#446"],
     happened: "Volumes of an earlier installation are still in the group of a new one.",
-    here: "They are left alone, and those of the driver are listed as orphans.",
+    here: "They are left alone; those of the driver are orphans.",
     shown: onMachine(async ({ harness }) => {
       const [group] = harness.groups;
       await harness.runAsAdmin("lvm", "lvcreate", "--yes", "--name", "old", "--size", EIGHT_MIB, group);

@@ -13,7 +13,7 @@ import { by, type Situation } from "./situation.ts";
 export const MOUNTS: readonly Situation[] = [
   {
     seen: ["kubernetes#120853"],
-    happened: "A volume is published without being staged, and pods write to the node's disk.",
+    happened: "A volume is published unstaged, and pods write to the node's disk.",
     here: "It is refused, and no target is left.",
     shown: [by("tests/contract/staging_suite.ts", "nodePublishVolume() of a volume that is not staged is refused")],
   },
@@ -47,13 +47,13 @@ export const MOUNTS: readonly Situation[] = [
   {
     seen: ["kubernetes#26567"],
     happened: "Two pods write to a volume that only one may have.",
-    here: "ReadWriteOncePod, or `shared: no`, refuses the second until the first has ended.",
+    here: "ReadWriteOncePod, or `shared: no`, refuses the second.",
     shown: [by("tests/cluster/suite/pods_suite.ts", "a volume for one pod refuses the second, which says why")],
   },
   {
     seen: ["moosefs-csi#34"],
     happened: "umount succeeds, and the mount is still there.",
-    here: "Unpublishing fails while something is mounted, and the next try unmounts it.",
+    here: "Unpublishing fails, and the next try unmounts it.",
     shown: [by("tests/contract/stale_mounts_suite.ts", "a volume that is mounted more than once at its places")],
   },
   {
@@ -64,14 +64,14 @@ export const MOUNTS: readonly Situation[] = [
   },
   {
     seen: ["aws-fsx-csi-driver#495", "ceph-csi#6418"],
-    happened: "umount, or a look at a mount, hangs and keeps the driver from others.",
-    here: "Only this volume waits, and goes on when the command ends.",
+    happened: "umount, or a look at a mount, hangs, and the driver with it.",
+    here: "Only this volume waits until the command ends.",
     shown: [by("tests/machine_fake/faults_test.ts", "keeps its volume locked until it is over, and no other")],
   },
   {
     seen: ["kubernetes#139535", "kubernetes#72604"],
     happened: "kubelet leaves a mount of a subPath, and never unmounts the volume.",
-    here: "Nobody else's mount is taken off; deletion waits until it is gone.",
+    here: "That mount stays; deletion waits until it is gone.",
     shown: [
       by(
         "tests/contract/staging_suite.ts",
@@ -111,7 +111,7 @@ export const MOUNTS: readonly Situation[] = [
   {
     seen: ["gcp-compute-persistent-disk-csi-driver#1657", "node_exporter#602"],
     happened: "A container has a copy of the host's mounts, and e2fsck finds the volume in use.",
-    here: "It is mounted without a check, and an event says that.",
+    here: "It is mounted unchecked, with an event.",
     shown: [
       by("tests/contract/caution_suite.ts", "a filesystem that another mount namespace still has is mounted again"),
     ],
@@ -158,14 +158,14 @@ export const MOUNTS: readonly Situation[] = [
   },
   {
     seen: ["node-driver-registrar#206"],
-    happened: "A socket that a reboot left keeps kubelet from registering the driver.",
+    happened: "A socket from before a reboot keeps the driver from being registered.",
     here: "It is replaced, unless a process answers on it.",
     shown: [by("csi/server_test.ts", "a socket that a crash left is replaced, but not one on which a process answers")],
   },
   {
     seen: ["node-driver-registrar#139", "datashim#83", "fluid#2088"],
     happened: "The registrar or the driver loses its socket, and waits for ever.",
-    here: "One process has both; an old one that ends late leaves those of the new one.",
+    here: "One process has both; an old one leaves those of the new one.",
     shown: [by("csi/server_test.ts", "a driver that stops late leaves the socket of its successor")],
   },
   {
@@ -177,7 +177,7 @@ export const MOUNTS: readonly Situation[] = [
   {
     seen: ["microk8s#3253", "canonical/k8s-snap#3", "cstor-operators#140"],
     happened: "Mounts of the driver do not reach kubelet, and pods have empty volumes.",
-    here: "kubelet's directory is mounted with propagation in both directions.",
+    here: "kubelet's directory is mounted with propagation both ways.",
     shown: [by("deploy/manifests_test.ts", "the agent has the host's paths that LVM needs, kubelet's for its mounts")],
   },
   {

@@ -36,7 +36,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     seen: ["ceph-csi#5409"],
-    happened: "A node is marked as out of service while its pods may still write.",
+    happened: "A node is marked as out of service while its pods still write.",
     here: "Its volumes are on it alone; forget-node refuses while the node is Ready.",
     shown: [by("plugin/node_removal/plan_test.ts", "that is out of service, unless the Node is Ready")],
   },
@@ -54,7 +54,7 @@ export const NODES: readonly Situation[] = [
   },
   {
     seen: ["autoscaler#9700", "autoscaler#5093", "karpenter#3224", "local-csi-driver#463"],
-    happened: "Pending pods add no node, since a node that does not exist has no capacity.",
+    happened: "Pending pods add no node, since one that does not exist has no capacity.",
     here: "The same: keep a spare node.",
     shown: [by("tests/cluster_fake/troubleshooting/pending.ts", "NoCapacity")],
   },

@@ -38,7 +38,7 @@ export const REBOOTS: readonly Situation[] = [
   },
   {
     seen: ["linstor-server#39"],
-    happened: "Thin snapshots stay inactive, since LVM skips their activation.",
+    happened: "Thin snapshots stay inactive, as LVM skips their activation.",
     here: "They are created without that mark.",
     shown: [by("lvm/model/command_lines_test.ts", "--setactivationskip n")],
   },
@@ -59,7 +59,7 @@ export const REBOOTS: readonly Situation[] = [
   {
     seen: ["lvm2#152", "lvm2#161"],
     happened: "Activation fails on a busy machine, and works seconds later.",
-    here: "Staging fails with LVM's words, and succeeds when kubelet tries again.",
+    here: "Staging fails with LVM's words, and succeeds later.",
     shown: onMachine(async ({ harness, machine }) => {
       const volumeId = await harness.create();
       await harness.runAsAdmin("lvm", "lvchange", "--activate", "n", (await harness.singleLv()).path);
@@ -89,7 +89,7 @@ export const REBOOTS: readonly Situation[] = [
   },
   {
     seen: ["lvm2#66"],
-    happened: "A device gets the number of one that was removed, and a link still leads there.",
+    happened: "A device gets the number of a removed one, and a link still leads there.",
     here: "Another logical volume of that number is not published.",
     shown: [
       by("lvm/staging/staged_volumes_test.ts", "publishes no other LV that got the number of the volume's device"),
@@ -111,7 +111,7 @@ export const REBOOTS: readonly Situation[] = [
   },
   {
     seen: ["vdsm#466", "blivet-gui#479", "microshift#157"],
-    happened: "A volume group vanishes: its loop device is gone after a reboot, or a devices file hides it.",
+    happened: "A volume group vanishes, by a reboot without its loop device or by a devices file.",
     here: "Volumes are Lost, and Ready when it is back.",
     shown: [
       by("lvm/inventory/clones_test.ts", "a lost volume or snapshot whose whole group is not there says so"),
@@ -126,7 +126,7 @@ export const REBOOTS: readonly Situation[] = [
   },
   {
     seen: ["thin-provisioning-tools#226"],
-    happened: "A power cut leaves LVM and the thin pool with different transactions.",
+    happened: "After a power cut, LVM and the thin pool have different transactions.",
     here: "The driver completes the last transaction.",
     shown: [
       by(
@@ -137,19 +137,19 @@ export const REBOOTS: readonly Situation[] = [
   },
   {
     seen: ["nixpkgs#255783", "rancher/elemental#587"],
-    happened: "At shutdown, filesystems are taken away before the containers have ended.",
+    happened: "At shutdown, filesystems go before the containers have ended.",
     here: "That is a power cut: what was synced is there.",
     shown: [by("tests/lvm/power_cuts_suite.ts", "the power may fail at any write")],
   },
   {
     seen: ["topolvm#607"],
-    happened: "A new version of the driver does not know the volumes of the other one, and deletes them.",
+    happened: "A new version does not know the volumes of the other one, and deletes them.",
     here: "What a version does not know stays.",
     shown: [by("tests/cluster_fake/newer_objects_test.ts", "fields that only a newer version knows stay in an object")],
   },
   {
     seen: ["ankhmorpork#1465", "longhorn#5453"],
-    happened: "helm uninstall deletes the definitions, and so all volumes.",
+    happened: "helm uninstall deletes the definitions, and so the volumes.",
     here: "A deletion of objects alone deletes no data.",
     shown: [by("tests/cluster_fake/volume_faults_test.ts", "deleting only the object does not delete the data")],
   },

@@ -29,3 +29,17 @@ Deno.test("each situation is in one row, with its public number and whole senten
     for (const sentence of [happened, here]) assert(/^[A-Za-z`/].*[^.]\.$/s.test(sentence), sentence);
   }
 });
+
+Deno.test("the reference has each situation under its project and its public number", async () => {
+  const page = (await Deno.readTextFile(`${ROOT}docs/reference/situations.md`)).replaceAll("\n  ", " ");
+  const items = [...page.matchAll(/^- (.*)$/gm)].map(([, item]) => item!);
+  assertEquals(items.length, rows.length);
+  const missing = rows.flatMap(({ seen }, index) => {
+    const numbers = items[index]!.split(": ")[0]!;
+    return seen.filter((number) => {
+      const [project, id] = number.split("#");
+      return !numbers.includes(project!) || id !== undefined && !new RegExp(`#${id}(?:, |$)`).test(numbers);
+    });
+  });
+  assertEquals(missing, []);
+});

@@ -15,7 +15,7 @@ const MiB = 1n << 20n;
 export const SIZES: readonly Situation[] = [
   {
     seen: ["hwameistor#688"],
-    happened: "A claim asks for an XFS that is smaller than mkfs.xfs accepts.",
+    happened: "A claim asks for an XFS smaller than mkfs.xfs accepts.",
     here: "The volume gets 300 MiB; a limit below that is OUT_OF_RANGE.",
     shown: onMachine(async ({ harness }) => {
       const volumeCapabilities = [mountCapability("xfs")];
@@ -43,7 +43,7 @@ export const SIZES: readonly Situation[] = [
   },
   {
     seen: ["CSI 1.13, CapacityRange"],
-    happened: "A claim asks for the largest number that there is.",
+    happened: "A claim asks for the largest number.",
     here: "OUT_OF_RANGE, and nothing is created.",
     shown: onMachine(async ({ harness }) => {
       await assertFails("OUT_OF_RANGE", harness.create({ capacityRange: { requiredBytes: (1n << 63n) - 1n } }));
@@ -62,7 +62,7 @@ export const SIZES: readonly Situation[] = [
   {
     seen: ["lvresize(8)", "kubernetes#83392"],
     happened: "An administrator extends a logical volume by hand.",
-    here: "The volume has that size, and its filesystem grows when it is staged.",
+    here: "The volume has that size, and its filesystem when it is staged.",
     shown: [by("tests/contract/staging_suite.ts", "a volume whose LV an administrator grew has that size")],
   },
   {
@@ -79,8 +79,8 @@ export const SIZES: readonly Situation[] = [
   },
   {
     seen: ["topolvm#655"],
-    happened: "An expansion fails for ever, since the node of the volume has no space.",
-    here: "An event says how much is free; a smaller request, or a disk more, mends it.",
+    happened: "An expansion fails for ever, since the node has no space.",
+    here: "An event tells the free space; a smaller request, or a disk, mends it.",
     shown: [
       by("tests/cluster/suite/expansion_suite.ts", "has an event that says so, and a smaller request recovers from it"),
       by("k8s/resizer/resizer_test.ts", "an infeasible request is tried again when there is said to be more space"),
@@ -100,7 +100,7 @@ export const SIZES: readonly Situation[] = [
   },
   {
     seen: ["lvm-localpv#53", "rawfile-localpv#34", "hammer-space/csi-plugin#72"],
-    happened: "An XFS does not grow, since its tool is missing, or gets a device.",
+    happened: "An XFS does not grow: its tool is missing, or gets a device.",
     here: "It grows, at its mount point.",
     shown: [by("tests/contract/staging_suite.ts", "staged, published, expanded while in use, and back")],
   },
@@ -119,7 +119,7 @@ export const SIZES: readonly Situation[] = [
   {
     seen: ["longhorn#5171"],
     happened: "A node restarts during an expansion, and its pod never starts again.",
-    here: "The expansion goes on where it was, and staging resizes the filesystem.",
+    here: "The expansion goes on, and staging resizes the filesystem.",
     shown: [
       by("lvm/staging/staging_test.ts", "activates a block volume that an interrupted expansion left inactive"),
       by("k8s/resizer/resizer_test.ts", "a restart after the volume grew goes on to the node"),
@@ -127,7 +127,7 @@ export const SIZES: readonly Situation[] = [
   },
   {
     seen: ["democratic-csi#349", "democratic-csi#392", "e2fsprogs#98", "e2fsprogs#117"],
-    happened: "A filesystem refuses to grow, and the volume cannot be mounted any more.",
+    happened: "A filesystem refuses to grow, and cannot be mounted any more.",
     here: "It is mounted as it is, and an event says why.",
     shown: [
       by(
@@ -145,14 +145,14 @@ export const SIZES: readonly Situation[] = [
   {
     seen: ["strimzi-kafka-operator#5234"],
     happened: "A volume can only be expanded without its pods.",
-    here: "Only a thick volume with snapshots needs that, and the message names them.",
+    here: "Only a thick volume with snapshots needs that; the message names them.",
     shown: [
       by("tests/cluster/suite/chaos_guides_suite.ts", "the guide of offline expansion: a volume with snapshots grows"),
     ],
   },
   {
     seen: ["cloudnative-pg#7997"],
-    happened: "An operator starts no pod before the claim is resized, and the resize waits for a pod.",
+    happened: "An operator waits for the resize, and the resize for a pod.",
     here: "why says that the filesystem grows when a pod uses it.",
     shown: [by("tests/cluster_fake/troubleshooting/expansion.ts", "FileSystemResizePending")],
   },

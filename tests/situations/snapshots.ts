@@ -14,7 +14,7 @@ const MiB = 1n << 20n;
 export const SNAPSHOTS: readonly Situation[] = [
   {
     seen: ["backsnap#5"],
-    happened: "A snapshot reports the size 0, so that no claim can be restored from it.",
+    happened: "A snapshot reports the size 0, and no claim can be restored from it.",
     here: "It reports the size of its volume.",
     shown: onMachine(async ({ harness }) => {
       const sourceVolumeId = await harness.create();
@@ -73,14 +73,14 @@ export const SNAPSHOTS: readonly Situation[] = [
   },
   {
     seen: ["lvm2#164"],
-    happened: "COW space is made smaller than what it holds, and the snapshot returns errors.",
+    happened: "COW space is made too small for what it holds.",
     here: "The driver makes nothing smaller.",
     shown: [by("lvm/snapshots/cow_autoextend_test.ts", "decideCowExtension() extends at the threshold until below it")],
   },
   {
     seen: ["cloudnative-pg#2947", "cloudnative-pg#10029", "mayastor#1792", "velero#7044", "volsync#1019"],
-    happened: "A pod that reads a snapshot is scheduled to a node that does not have it.",
-    here: "It goes to the node of its source, or is refused with that name.",
+    happened: "A pod that reads a snapshot is scheduled to a node without it.",
+    here: "It goes to its source's node, or is refused with that name.",
     shown: [
       by("k8s/provisioner/source_node_test.ts", "a clone is sent to the node of its source at once"),
       by("k8s/provisioner/source_node_test.ts", "is refused with the name of that node"),
@@ -97,7 +97,7 @@ export const SNAPSHOTS: readonly Situation[] = [
   {
     seen: ["velero#7561", "velero#4428", "kubevirt#10832"],
     happened: "A restore waits for its claim, and the claim for a first pod.",
-    here: "A class with Immediate binding gives it a volume at once.",
+    here: "A class with Immediate gives it a volume at once.",
     shown: [by("tests/cluster/suite/lifecycle_suite.ts", "Immediate claims are bound without a pod")],
   },
   {

@@ -29,7 +29,7 @@ export const THIN: readonly Situation[] = [
   },
   {
     seen: ["container-storage-setup#169"],
-    happened: "A pool takes all of the group, and has no space for its metadata and the spare.",
+    happened: "A pool takes all of its group, and its metadata and the spare have no space.",
     here: "A new pool leaves space for both.",
     shown: [by("lvm/pools/pool_test.ts", "a new pool leaves space for its metadata and the spare")],
   },
@@ -48,7 +48,7 @@ export const THIN: readonly Situation[] = [
   {
     seen: ["moby#20707", "docker/for-linux#731"],
     happened: "A pool is full, and writes hang.",
-    here: "Conditions and an alert tell of it before; with a disk more, writes go on.",
+    here: "Conditions and an alert tell of it before; a disk more lets writes go on.",
     shown: [
       by("tests/cluster/suite/runbooks_suite.ts", "a thin pool that fills: the commands show it, and with a disk more"),
     ],

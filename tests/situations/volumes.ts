@@ -15,8 +15,8 @@ import { by, type Situation } from "./situation.ts";
 export const VOLUMES: readonly Situation[] = [
   {
     seen: ["kubevirt#12801", "truenas-csp#58", "containerized-data-importer#4180"],
-    happened: "Live migration, or CDI, asks for a volume that several nodes can write.",
-    here: "Creation refuses it: a volume is for one node.",
+    happened: "Live migration or CDI asks for a volume of several nodes.",
+    here: "Creation refuses it.",
     shown: onMachine(async ({ harness }) => {
       const volumeCapabilities = [mountCapability("", [], Mode.MULTI_NODE_MULTI_WRITER)];
       await assertFails("INVALID_ARGUMENT", harness.create({ volumeCapabilities }), "is for one node");
@@ -49,7 +49,7 @@ export const VOLUMES: readonly Situation[] = [
   {
     seen: ["cloudnative-pg#7566", "cloudnative-pg#8178", "velero#7223"],
     happened: "Storage is made anew and empty under a claim that had data.",
-    here: "What was used is never made again: the volume is Lost.",
+    here: "The volume is Lost, and never made again.",
     shown: [by("tests/contract/safety_suite.ts", "is Lost: no new one is created, and nothing is formatted")],
   },
   {
@@ -63,7 +63,7 @@ export const VOLUMES: readonly Situation[] = [
   },
   {
     seen: ["lvm2#50"],
-    happened: "lvcreate does not find the new device for a moment, and gives up.",
+    happened: "lvcreate does not find its new device, and gives up.",
     here: "The error quotes LVM, and the next call creates the volume.",
     shown: onMachine(async ({ harness, machine }) => {
       const name = "claim";
@@ -78,7 +78,7 @@ export const VOLUMES: readonly Situation[] = [
   {
     seen: ["local-csi-driver#193"],
     happened: "lvcreate is killed halfway.",
-    here: "The driver kills no such command; what a crash left is completed or removed.",
+    here: "The driver kills none; what a crash left is completed or removed.",
     shown: [by("tests/crash/crash_test.ts", "a driver may crash at any moment")],
   },
   {
@@ -104,8 +104,8 @@ export const VOLUMES: readonly Situation[] = [
   },
   {
     seen: ["openebs#1424"],
-    happened: "Overwriting a deleted volume takes hours, and holds everything up.",
-    here: "It runs in the background, and small volumes do not wait for it.",
+    happened: "Overwriting a deleted volume holds everything up for hours.",
+    here: "It runs in the background, small volumes first.",
     shown: [
       by("lvm/deletion/removal_test.ts", "lets no erased volume wait for the erasure of a large one"),
       by("lvm/deletion/reaper_test.ts", "continues at the offset that an earlier process recorded"),
@@ -120,13 +120,13 @@ export const VOLUMES: readonly Situation[] = [
   {
     seen: ["lvm2#49", "lxd#17382"],
     happened: "A logical volume is open although nothing is mounted.",
-    here: "Deletion says that it is in use, and succeeds when it is closed.",
+    here: "Deletion fails until it is closed.",
     shown: [by("tests/contract/tools_suite.ts", "a volume whose device a process has open is not deleted")],
   },
   {
     seen: ["kubernetes#102408", "rook#4185"],
     happened: "A loop device or a container keeps the volume open after its pod.",
-    here: "Deletion waits, and is done when it is closed.",
+    here: "Deletion waits until it is closed.",
     shown: [
       by("tests/cluster_fake/deletion_in_use_test.ts", "whose device another program has open is checked again"),
     ],
@@ -142,7 +142,7 @@ export const VOLUMES: readonly Situation[] = [
   },
   {
     seen: ["deckhouse#21698"],
-    happened: "A PersistentVolume with Retain is deleted, and then the object of its volume cannot be.",
+    happened: "A PersistentVolume with Retain is deleted, and the object of its volume cannot be.",
     here: "It can, and leaves an orphan.",
     shown: [
       by("tests/cluster_fake/volume_faults_test.ts", "deleting only the object does not delete the data"),
@@ -164,7 +164,7 @@ export const VOLUMES: readonly Situation[] = [
   {
     seen: ["harvester#11128"],
     happened: "Logical volumes without an object are never found.",
-    here: "A condition, an event and a metric tell of such orphans.",
+    here: "Condition, event and metric tell of such orphans.",
     shown: [
       by(
         "tests/cluster/suite/orphans_suite.ts",

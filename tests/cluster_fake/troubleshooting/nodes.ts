@@ -72,8 +72,6 @@ export const NODES: Readonly<Record<string, Chapter>> = {
     asks: ["why", "data"],
     cases: {
       "why CLAIM: VolumeGroupUnresponsive": once("VolumeGroupUnresponsive", hung),
-      cloning: READ_IN_LOG,
-      capacity: READ_IN_LOG,
       "Forbidden in the log": READ_IN_LOG,
     },
   },
