@@ -59,7 +59,7 @@ export interface NamesInCluster {
   /** Their resource, in the plural. */
   readonly resource: string;
   /** The resources of other words, by what stands before the slash. */
-  readonly kinds?: Readonly<Record<string, string>>;
+  readonly kinds?: ReadonlyMap<string, string>;
 }
 
 /** The positional argument of a subcommand. */

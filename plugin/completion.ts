@@ -13,7 +13,7 @@ import {
   pods,
   type Resource,
 } from "../k8s/api/objects.ts";
-import { volumeGroupSnapshots, volumeSnapshots } from "../k8s/api/snapshot_objects.ts";
+import { volumeGroupSnapshots, volumeSnapshotContents, volumeSnapshots } from "../k8s/api/snapshot_objects.ts";
 import type { Flags, SubcommandHelp } from "../cli/command_line.ts";
 import type { NameSource } from "../cli/help/completion.ts";
 import { type Kubectl, type KubectlOptions, kubectlOptions } from "./kubectl.ts";
@@ -27,7 +27,7 @@ const DEADLINE_MS = 2_000;
 const RESOURCES: Readonly<Record<string, Resource<KubeObject>>> = Object.fromEntries(
   [
     ...[lvmNodes, lvmVolumes, lvmSnapshots, clusterScoped("v1", "Namespace"), pods, persistentVolumeClaims],
-    ...[persistentVolumes, volumeSnapshots, volumeGroupSnapshots],
+    ...[persistentVolumes, volumeSnapshots, volumeSnapshotContents, volumeGroupSnapshots],
   ].map((resource) => [resource.plural, resource]),
 );
 

@@ -130,8 +130,10 @@ export function parseTemplate(text: string): Template {
       const range = { path: parsePath(ranged), each: [] };
       each.push(range);
       open.push(range);
-    } else if (inside.trim() === "end" && open.length > 1) open.pop();
-    else each.push({ path: parsePath(inside) });
+    } else if (inside.trim() === "end") {
+      open.pop();
+      if (open.length === 0) throw new Error("an {end} has no {range}");
+    } else each.push({ path: parsePath(inside) });
   }
   if (open.length > 1) throw new Error("a {range} has no {end}");
   return open[0]!.each;

@@ -42,13 +42,14 @@ Deno.test("templates give what those of kubectl give", () => {
 Deno.test("what templates cannot be is refused by its name", () => {
   const cases: [template: string, words: string][] = [
     ["{.a", "a brace is not closed at"],
+    ["{.id}{end}", "an {end} has no {range}"],
     ["{range .volumes[*]}{.id}", "a {range} has no {end}"],
     ["{..id}", 'a search at any depth (..) is not known at "..id"'],
     ["{.a['b','c']}", "a union ([a,b]) is not known"],
     ["{.a[0,1]}", "a union ([a,b]) is not known"],
     ["{.a[?(@.b =~ 'c')]}", "a filter of this form is not known"],
     ["{.a b}", 'it is not known at " b"'],
-    ["{end}{.a|b}", 'it is not known at "|b"'],
+    ["{.a|b}", 'it is not known at "|b"'],
     ['{"\\q"}', "Bad escaped character"],
   ];
   for (const [template, words] of cases) assertThrows(() => parseTemplate(template), Error, words);

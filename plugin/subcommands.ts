@@ -73,6 +73,25 @@ function waitFlag(what: string) {
   };
 }
 
+/** The kinds that `why` explains: the words for them, as kubectl has them, and the resource that completes their names. */
+const KINDS = {
+  claim: {
+    words: ["pvc", "claim", "persistentvolumeclaim", "persistentvolumeclaims"],
+    resource: "persistentvolumeclaims",
+  },
+  pod: { words: ["po", "pod", "pods"], resource: "pods" },
+  persistentvolume: { words: ["pv", "persistentvolume", "persistentvolumes"], resource: "persistentvolumes" },
+  node: { words: ["no", "node", "nodes", "dnode", "lvmnode", "lvmnodes"], resource: "lvmnodes" },
+  volume: { words: ["dvol", "volume", "lvmvolume", "lvmvolumes"], resource: "lvmvolumes" },
+  snapshot: { words: ["dsnap", "snapshot", "lvmsnapshot", "lvmsnapshots"], resource: "lvmsnapshots" },
+  volumesnapshot: { words: ["vs", "volumesnapshot", "volumesnapshots"], resource: "volumesnapshots" },
+  volumesnapshotcontent: {
+    words: ["vsc", "volumesnapshotcontent", "volumesnapshotcontents"],
+    resource: "volumesnapshotcontents",
+  },
+  volumegroupsnapshot: { words: ["volumegroupsnapshot", "volumegroupsnapshots"], resource: "volumegroupsnapshots" },
+} as const;
+
 /** What `why` explains beside claims. */
 const WHY_FORMS =
   "pod/NAME, pv/NAME, node/NAME, volume/NAME, snapshot/NAME, volumesnapshot/NAME and volumegroupsnapshot/NAME";
@@ -161,10 +180,7 @@ export const PLUGIN_COMMANDS = {
       check: requireTarget,
       candidates: {
         resource: "persistentvolumeclaims",
-        kinds: {
-          ...{ pod: "pods", pv: "persistentvolumes", node: "lvmnodes", volume: "lvmvolumes", snapshot: "lvmsnapshots" },
-          ...{ volumesnapshot: "volumesnapshots", volumegroupsnapshot: "volumegroupsnapshots" },
-        },
+        kinds: new Map(Object.values(KINDS).flatMap(({ words, resource }) => words.map((word) => [word, resource]))),
       },
     },
     flags: { namespace: NAMESPACE, output: OUTPUT, watch: WATCH, ...CLUSTER_FLAGS },
@@ -435,19 +451,6 @@ export const PLUGIN: Program = {
 /** The name of a subcommand. */
 export type PluginCommand = keyof typeof PLUGIN_COMMANDS;
 
-/** The words for the kinds that `why` explains, as kubectl has them. */
-const KINDS = {
-  claim: ["pvc", "claim", "persistentvolumeclaim", "persistentvolumeclaims"],
-  pod: ["po", "pod", "pods"],
-  persistentvolume: ["pv", "persistentvolume", "persistentvolumes"],
-  node: ["no", "node", "nodes", "dnode", "lvmnode", "lvmnodes"],
-  volume: ["dvol", "volume", "lvmvolume", "lvmvolumes"],
-  snapshot: ["dsnap", "snapshot", "lvmsnapshot", "lvmsnapshots"],
-  volumesnapshot: ["vs", "volumesnapshot", "volumesnapshots"],
-  volumesnapshotcontent: ["vsc", "volumesnapshotcontent", "volumesnapshotcontents"],
-  volumegroupsnapshot: ["volumegroupsnapshot", "volumegroupsnapshots"],
-} as const;
-
 /** What `why` explains: its kind, and its name. */
 export interface Target {
   readonly kind: keyof typeof KINDS;
@@ -458,7 +461,9 @@ export interface Target {
 export function requireTarget(text: string, field: string): Target {
   const [, kindName = "claim", name = ""] = /^(?:([a-z]+)\/)?([a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)$/.exec(text) ??
     [];
-  const kind = (Object.keys(KINDS) as Target["kind"][]).find((kind) => KINDS[kind].some((word) => word === kindName));
+  const kind = (Object.keys(KINDS) as Target["kind"][]).find((kind) =>
+    KINDS[kind].words.some((word) => word === kindName)
+  );
   if (kind !== undefined && name !== "") return { kind, name };
   throw new UsageError(
     `${field} ${quote(text)}: must be the name of a claim, or one of ${WHY_FORMS}`,

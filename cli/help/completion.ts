@@ -174,7 +174,7 @@ async function valueWords(
   if (candidates === "contexts") return await source.contexts(flags).catch(() => []);
   if ("resource" in candidates) {
     const [before = "", kind = ""] = /^([a-z]+)\//.exec(typed) ?? [];
-    const resource = before === "" ? candidates.resource : candidates.kinds?.[kind];
+    const resource = before === "" ? candidates.resource : candidates.kinds?.get(kind);
     const names = resource === undefined ? [] : await source.names(resource, flags).catch(() => []);
     return names.map((name) => before + name);
   }

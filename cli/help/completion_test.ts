@@ -71,6 +71,8 @@ Deno.test("names in the cluster are completed, in the namespace of the line; tho
   assertEquals(await complete(PLUGIN, "why", "-nshop", ""), await complete(PLUGIN, "why", "-n", "shop", ""));
   assertEquals(await complete(PLUGIN, "why", "x", ""), [":4"]);
   assertEquals(await complete(PLUGIN, "why", "pod/"), ["pod/pods-1", "pod/pods-2", ":4"]);
+  assertEquals(await complete(PLUGIN, "why", "vs/"), ["vs/volumesnapshots-1", "vs/volumesnapshots-2", ":4"]);
+  assertEquals(await complete(PLUGIN, "why", "constructor/"), [":4"]);
   assertEquals(await complete(PLUGIN, "why", "secret/"), [":4"]);
   assertEquals(await complete(PLUGIN, "nodes", "x", "lvmnodes-1"), ["lvmnodes-1", ":4"]);
   assertEquals(await complete(PLUGIN, "forget-node", "--yes", "lvmnodes-2"), ["lvmnodes-2", ":4"]);
