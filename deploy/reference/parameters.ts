@@ -64,7 +64,7 @@ export function layoutsList(): string {
     Object.entries<LayoutSpec>(LAYOUTS).map(([name, { stripes, mirrors, pvs, space, survives }]) => [
       code(name),
       [range("stripes", stripes), range("mirrors", mirrors)],
-      `${pvs}; ${space}; ${survives}`,
+      `physical volumes: ${pvs}; 1 GiB takes ${space}; survives ${survives}`,
     ]),
   );
 }
