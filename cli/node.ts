@@ -62,6 +62,7 @@ import { cgroupRoot, kubeletPaths } from "./paths.ts";
 import { labelNames, thinPoolOptions } from "./shared_flags.ts";
 import { transferOptions } from "./transfers.ts";
 import { parseDiskRules } from "../lvm/disks/rules.ts";
+import { backoffOf } from "../k8s/runtime/backoffs.ts";
 import { DiskReports } from "../k8s/disks/disk_reports.ts";
 import { DiskTaker } from "../k8s/disks/disk_taker.ts";
 import { DiskTaking } from "../lvm/disks/taking.ts";
@@ -158,7 +159,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   const agent = createAgent({ ...options, ...informers, ...parts });
   registerMetrics(metrics, { driver, thin, volumeObjects, machine, state, clock, orphans: agent.orphans });
   const createController = (
-    name: string,
+    name: "lvmvolume" | "lvmsnapshot",
     reconciler: VolumeReconciler | SnapshotReconciler,
     ownerOf?: (key: string) => string,
   ) =>
@@ -167,7 +168,7 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
       ownerOf,
       reconcile: (key) => reconciler.reconcile(key),
       parallel: MAX_CONCURRENT_RECONCILES,
-      backoff: { startMs: 1_000, capMs: 60_000 },
+      backoff: backoffOf(name),
       onReconciled: metrics.onReconciled,
       onDepth: metrics.onDepth,
       drainMs: GRACE_MS,

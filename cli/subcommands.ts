@@ -193,9 +193,7 @@ const controller: Subcommand = {
 
 const doctor: Subcommand = {
   summary: "Check this host for problems, and suggest remedies",
-  about:
-    "Checks the programs, kernel modules, locks, LVM filters, volume groups, metadata areas, thin pools, cgroups " +
-    "and udev of this host, and looks for what a crash left behind. Changes nothing.",
+  about: "Checks whether this host has what the driver needs, and looks for what a crash left behind. Changes nothing.",
   exit: { success: "no error is found", failure: "one is found" },
   flags: {
     "volume-groups": {

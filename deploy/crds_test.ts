@@ -14,6 +14,7 @@ interface Schema {
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly items?: Schema;
   readonly enum?: readonly string[];
+  readonly required?: readonly string[];
   readonly format?: string;
   readonly pattern?: string;
   readonly maxLength?: number;
@@ -125,6 +126,18 @@ Deno.test("of a volume's spec all but size, limits and node is immutable, and th
   ]);
   const documentedAsImmutable = all.filter((name) => /Immutable\.$/.test(part(`LVMVolume.spec.${name}`).description!));
   assertEquals(documentedAsImmutable, immutable);
+});
+
+Deno.test("an optional field of a volume's spec that is immutable can be neither added nor removed", () => {
+  const { properties, required, "x-kubernetes-validations": rules = [] } = part("LVMVolume.spec");
+  const optional = Object.keys(properties!).filter((name) =>
+    !required!.includes(name) && !["sizeLimit", "ioLimits", "held"].includes(name)
+  );
+  const changeable = optional.filter((name) =>
+    !rules.some(({ rule }) => rule.includes(`has(self.${name}) == has(oldSelf.${name})`))
+  );
+  assertEquals(changeable, []);
+  assert(optional.length > 10, "the test sees the fields");
 });
 
 Deno.test("a snapshot's spec is immutable as a whole", () => {

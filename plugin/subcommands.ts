@@ -188,9 +188,8 @@ export const PLUGIN_COMMANDS = {
   },
   doctor: {
     summary: "Have a node, or all, checked by the agents, and show what they find",
-    about: "Asks the agent of a node for what denolith doctor finds there: programs, kernel modules, locks, LVM " +
-      "filters, volume groups, metadata areas, thin pools, cgroups, udev, and what a crash left behind. The agent is " +
-      "asked by an annotation of the LVMNode, and changes nothing on the node. It also answers while LVM hangs.",
+    about: "Asks the agent of a node for what denolith doctor finds there. The agent is asked " +
+      "by an annotation of the LVMNode, and changes nothing on the node. It also answers while LVM hangs.",
     exit: { success: "no error is found", failure: "one is found, or an agent does not answer" },
     argument: { ...NODE_ARGUMENT, isOptional: true },
     check: requireNodeOrAll,

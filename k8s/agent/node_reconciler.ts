@@ -92,6 +92,20 @@ const MAX_REFUSAL_LENGTH = 300;
 
 const log = getLogger(["denolith", "lvmnode"]);
 
+/**
+ * What the agent reports of its node: all fields but those that others write, so that a new one does not compile before it
+ * is decided here. `null` removes what the node does not have; `undefined`, while that is not known, keeps it.
+ */
+type NodeReport = {
+  readonly [Field in Exclude<keyof LvmNodeStatus, "agent" | "doctor" | "acceptedDisks">]:
+    | LvmNodeStatus[Field]
+    | null
+    | undefined;
+};
+
+/** The part of a report that volume groups decide. */
+type GroupsReport = Omit<NodeReport, "conditions" | "transfer" | "disks">;
+
 /** Keeps the LVMNode of a node up to date. */
 export class NodeReconciler {
   readonly #options: NodeReconcilerOptions;
@@ -183,17 +197,14 @@ export class NodeReconciler {
    * @returns the object
    * @throws {Error} when the object belongs to another driver
    */
-  async #report(status: LvmNodeStatus, added: readonly NewCondition[], now: Date): Promise<LvmNode> {
+  async #report(status: GroupsReport, added: readonly NewCondition[], now: Date): Promise<LvmNode> {
     const { objects } = this.#options;
     // A patch replaces all conditions. The agent may not get the object, so an empty patch reads it.
     const known = this.#requireOurs(this.#latest() ?? await this.#patchStatus({}));
     const conditions = withConditions(conditionsOf(known), added, timestamp(now));
-    const endpoint = this.#options.transfer?.();
-    const transfer = endpoint === null && known.status?.transfer === undefined ? undefined : endpoint;
-    const disks = this.#options.disks === undefined
-      ? known.status?.disks === undefined ? undefined : null
-      : await this.#options.disks(known);
-    const wanted = { ...status, conditions, ...defined({ transfer, disks }) };
+    const transfer = this.#options.transfer?.();
+    const disks = this.#options.disks === undefined ? null : await this.#options.disks(known);
+    const wanted: NodeReport = { ...status, conditions, transfer, disks };
     const isWritten = objects.hasSynced && isContained(wanted, { ...known.status, lastUpdateTime: timestamp(now) });
     if (isWritten) {
       if (this.#clock.now() - this.#signedAt < SIGN_OF_LIFE_MS) return known;
@@ -272,12 +283,13 @@ export class NodeReconciler {
 }
 
 /**
- * Reports whether a value has all that another one has. Lists must have the same content, since they are written as a whole. What
+ * Reports whether a value has all that another one has, and not what that has as `null`. Lists must have the same content, since they are written as a whole. What
  * else only the value has is of others, or of a newer version.
  */
 function isContained(part: unknown, value: unknown): boolean {
   if (part === undefined) return true;
-  if (typeof part !== "object" || part === null || Array.isArray(part)) return isSameContent(part, value);
+  if (part === null) return value === undefined;
+  if (typeof part !== "object" || Array.isArray(part)) return isSameContent(part, value);
   if (typeof value !== "object" || value === null) return false;
   return Object.entries(part).every(([key, field]) => isContained(field, (value as Record<string, unknown>)[key]));
 }
@@ -286,7 +298,7 @@ function isContained(part: unknown, value: unknown): boolean {
 export function lvmNodeStatus(
   groups: readonly SurveyedGroup[],
   { driver, now, overcommit = DEFAULT_OVERCOMMIT }: { driver: string; now: Date; overcommit?: bigint | undefined },
-): LvmNodeStatus {
+): GroupsReport {
   const sum = (size: (group: SurveyedGroup) => bigint) => formatQuantity(groups.reduce((all, g) => all + size(g), 0n));
   return {
     lastUpdateTime: timestamp(now),

@@ -110,6 +110,9 @@ Deno.test("the LVMNode keeps where its agent is reached while that is not known,
   assertEquals(await reported(endpoint), endpoint);
   assertEquals(await reported(undefined), endpoint); // it makes another key, or was just started
   assertEquals(await reported(null), undefined);
+  const before = s.api.requests.length;
+  await agent.refresh();
+  assertEquals(s.api.requests.slice(before).map(({ path }) => path), [], "it is removed once");
 });
 
 Deno.test("lvmNodeStatus() rounds up how full a thin pool is, and leaves it out while LVM does not know it", async () => {

@@ -1,5 +1,5 @@
 /**
- * The objects of our own kinds, as deploy/crds/ declares them.
+ * The objects of our own kinds, as deploy/chart/templates/crds declares them.
  *
  * @module
  */
@@ -389,7 +389,7 @@ export interface NodeDiagnosis {
   omitted?: number;
 }
 
-/** The storage of a node, as its agent reports it. */
+/** The storage of a node, as its agent reports it (k8s/agent/node_reconciler.ts). */
 export interface LvmNodeStatus {
   total?: { volumeGroups: number; size: string; free: string };
   volumeGroups?: NodeVolumeGroup[];

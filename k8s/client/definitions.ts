@@ -12,7 +12,10 @@ import { LVM_GROUP } from "../api/lvm_objects.ts";
 import { clusterScoped, type Resource } from "../api/objects.ts";
 import { type ApiClient, ApiError, orAbsent } from "./client.ts";
 
-/** The version of the schemas in deploy/crds, to be raised with each change of one. Their annotations have it. */
+/**
+ * The version of the schemas in deploy/chart/templates/crds, to be raised with each change of one after a release. Their
+ * annotations have it, which deploy/chart/templates/_helpers.tpl writes.
+ */
 export const SCHEMA_VERSION = 1;
 
 /** The annotation of a definition with the version of its schema. */

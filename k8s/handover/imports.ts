@@ -1,5 +1,5 @@
 /**
- * LVMImports: volumes of other drivers that are to become volumes of this one, as deploy/crds/ declares them; with what an import is
+ * LVMImports: volumes of other drivers that are to become volumes of this one, as deploy/chart/templates/crds declares them; with what an import is
  * about, its steps, and the other drivers.
  *
  * The name of an LVMImport is that of the LVMVolume which the volume becomes.

@@ -1,5 +1,5 @@
 /**
- * LVMMoves: the volumes that are to be moved to another node, as deploy/crds/ declares them; with what a move is about, and its
+ * LVMMoves: the volumes that are to be moved to another node, as deploy/chart/templates/crds declares them; with what a move is about, and its
  * steps.
  *
  * The name of an LVMMove is that of the LVMVolume, so that a volume has one at a time.

@@ -30,6 +30,7 @@ import {
   volumeAttributesClasses,
 } from "../api/objects.ts";
 import { boundClaim, CACHE_WAIT_MS, claimKeyOf, patchAtRevision, patchStatus } from "./claim_status.ts";
+import { INFEASIBLE_RETRY_MS } from "../runtime/backoffs.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { modifySecretOf } from "../sidecars/volume_secrets.ts";
 
@@ -37,7 +38,7 @@ import { modifySecretOf } from "../sidecars/volume_secrets.ts";
 export interface ModifierOptions extends ClaimSidecarOptions {
   /** The driver. */
   readonly csi: Pick<CsiClient, "modifyVolume">;
-  /** The delay after which an infeasible request is retried, in milliseconds; 5 min. */
+  /** The delay after which an infeasible request is retried, in milliseconds; {@linkcode INFEASIBLE_RETRY_MS} by default. */
   readonly slowRetryMs?: number | undefined;
   /** The interval at which a missing kind is looked for, in milliseconds; a minute. */
   readonly missingKindRetryMs?: number | undefined;
@@ -210,7 +211,7 @@ export class Modifier {
       await patchStatus(this.#options.client, claim, (now) => failedPatch(now, failure), signal),
     );
     if (!infeasible) throw error;
-    const requeueAfterMs = this.#options.slowRetryMs ?? 300_000;
+    const requeueAfterMs = this.#options.slowRetryMs ?? INFEASIBLE_RETRY_MS;
     this.#slowSet.set(key, { className, until: this.#clock.now() + requeueAfterMs });
     return { requeueAfterMs };
   }

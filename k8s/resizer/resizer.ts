@@ -32,6 +32,7 @@ import {
   startedPatch,
 } from "./resize_plan.ts";
 import { type AwaitedSpace, SpaceWaiters, WaitingKeys } from "../runtime/wake_ups.ts";
+import { INFEASIBLE_RETRY_MS } from "../runtime/backoffs.ts";
 import { readSecret } from "../sidecars/secrets.ts";
 import { expandSecretOf } from "../sidecars/volume_secrets.ts";
 
@@ -44,7 +45,7 @@ export interface ResizerOptions extends ClaimSidecarOptions {
    * space is retried when any node has more.
    */
   readonly nodeOfVolume: (volumeHandle: string) => string | undefined;
-  /** The delay after which an infeasible request is retried, in milliseconds; 5 min. */
+  /** The delay after which an infeasible request is retried, in milliseconds; {@linkcode INFEASIBLE_RETRY_MS} by default. */
   readonly slowRetryMs?: number | undefined;
 }
 
@@ -210,7 +211,7 @@ export class Resizer {
     }
     this.#waiting.delete(key);
     this.#finalErrors.add(key);
-    const requeueAfterMs = this.#options.slowRetryMs ?? 300_000;
+    const requeueAfterMs = this.#options.slowRetryMs ?? INFEASIBLE_RETRY_MS;
     // before the status is written: a wake-up that comes meanwhile takes the claim out again
     if (infeasible) this.#slowSet.set(key, { bytes, until: this.#clock.now() + requeueAfterMs });
     const failure = { message, infeasible, now: this.#now() };

@@ -7,6 +7,12 @@
 import type { Backoff } from "../../base/clock.ts";
 import { DEFAULT_BACKOFF } from "./queue.ts";
 
+/** The delay after consecutive failures of an object in the agent of its node. */
+const AGENT_BACKOFF: Backoff = { startMs: 1_000, capMs: 60_000 };
+
+/** The delay after which a request of a claim that cannot be fulfilled is tried again, in milliseconds. */
+export const INFEASIBLE_RETRY_MS = 300_000;
+
 const BACKOFFS = {
   /** Claims. */
   provisioner: DEFAULT_BACKOFF,
@@ -36,6 +42,10 @@ const BACKOFFS = {
   importer: DEFAULT_BACKOFF,
   /** What moves left. */
   "move-garbage-collector": DEFAULT_BACKOFF,
+  /** LVMVolumes of a node, in its agent. */
+  lvmvolume: AGENT_BACKOFF,
+  /** LVMSnapshots of a node, in its agent. */
+  lvmsnapshot: AGENT_BACKOFF,
 } as const satisfies Record<string, Backoff>;
 
 /** The name of a controller, as in metrics and logs. */

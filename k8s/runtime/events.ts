@@ -11,7 +11,7 @@
 
 import { getLogger } from "@logtape/logtape";
 import { type ApiClient, isAlreadyExists, isTransient, orAbsent } from "../client/client.ts";
-import { backoffMs, type Clock, sleep, systemClock } from "../../base/clock.ts";
+import { type Backoff, backoffMs, type Clock, sleep, systemClock } from "../../base/clock.ts";
 import type { EventReason } from "../api/event_reasons.ts";
 import { events, type KubeObject } from "../api/objects.ts";
 import { EventCorrelator, type EventType, type RecordedEvent, remember } from "./event_correlator.ts";
@@ -42,6 +42,8 @@ export interface EventRecorderOptions {
 const OBJECT_LIMIT = { burst: 25, refillIntervalMs: 300_000 };
 /** The maximum number of attempts of a write while the server does not answer. */
 const MAX_ATTEMPTS = 5;
+/** The delay after consecutive failures to record an event. */
+const BACKOFF: Backoff = { startMs: 1_000, capMs: 15_000 };
 /** The minimum interval between two log lines about dropped events, in milliseconds. */
 const DROP_LOG_INTERVAL_MS = 60_000;
 
@@ -151,7 +153,7 @@ export class EventRecorder<Reason extends string = EventReason> {
         }
         await sleep(
           this.#clock,
-          backoffMs({ startMs: 1_000, capMs: 15_000 }, failures, this.#clock),
+          backoffMs(BACKOFF, failures, this.#clock),
           this.#stop.signal,
         );
       }

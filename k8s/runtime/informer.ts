@@ -55,6 +55,9 @@ export interface WaitOptions {
  */
 const MAX_CONTACT_GAP_MS = 110_000;
 
+/** The delay after consecutive failures to read the objects. */
+const BACKOFF: Backoff = { startMs: 500, capMs: 10_000 };
+
 /** A cache of a selection of objects that keeps itself up to date. */
 export class Informer<T extends KubeObject> {
   /** The resource that it lists and watches. */
@@ -197,7 +200,7 @@ export class Informer<T extends KubeObject> {
 
   /** Keeps the cache up to date until the signal is aborted; never fails. */
   async start(signal: AbortSignal): Promise<void> {
-    const backoff = this.#options.backoff ?? { startMs: 500, capMs: 10_000 };
+    const backoff = this.#options.backoff ?? BACKOFF;
     let failures = 0;
     while (!signal.aborted) {
       try {

@@ -8,6 +8,7 @@ import { assert, assertEquals } from "@std/assert";
 import { VolumeCapability_AccessMode_Mode as Mode } from "../../csi/proto/csi_pb.ts";
 import { readMaximumSectorBytes } from "../../lvm/host/device_bytes.ts";
 import { type Mount, readMounts } from "../../lvm/host/mounts.ts";
+import { FILESYSTEM_TYPES } from "../../lvm/settings/filesystem.ts";
 import {
   assertFails,
   blockCapability,
@@ -23,7 +24,7 @@ const MiB = 1n << 20n;
 
 /** Registers the tests. */
 export function stagingContract(host: Host): void {
-  for (const type of ["ext4", "ext3", "ext2", "xfs", "btrfs"]) {
+  for (const type of FILESYSTEM_TYPES) {
     contractTest(host, `${type}: staged, published, expanded while in use, and back`, async (harness) => {
       const capability = mountCapability(type);
       const request = { volumeCapabilities: [capability], capacityRange: { requiredBytes: 300n * MiB } };
