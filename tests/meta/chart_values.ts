@@ -44,6 +44,7 @@ export const OTHER_VALUES: Values = {
   image: {
     repository: "registry.example/storage/denolith",
     tag: "0.2.0-rc.1",
+    digest: `sha256:${"ab".repeat(32)}`,
     pullPolicy: "Always",
     pullSecrets: [{ name: "registry" }],
   },

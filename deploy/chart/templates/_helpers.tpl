@@ -29,7 +29,7 @@ helm.sh/resource-policy: keep
   verbs: [get]
 {{- end }}
 
-{{- /* Name of the image, with its registry and tag. */ -}}
+{{- /* Name of the image, with its registry, tag and digest. */ -}}
 {{- define "denolith.image" -}}
-{{- with .Values.global.imageRegistry }}{{ . }}/{{ end }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.global.imageRegistry }}{{ . }}/{{ end }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end }}

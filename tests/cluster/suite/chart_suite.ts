@@ -27,6 +27,9 @@ import { QUICK } from "./helpers/objects.ts";
 import { runPlugin } from "./helpers/plugin_command.ts";
 import { TestNamespace } from "./helpers/test_namespace.ts";
 
+/** The flags for an image that is imported on each node. */
+const IMPORTED = ["--set", "image.pullPolicy=Never"];
+
 /** Kinds whose definitions come with other software. */
 const FOREIGN_KINDS = ["PodMonitor", "PrometheusRule", "VolumeSnapshotClass"];
 
@@ -53,10 +56,10 @@ class Helm implements AsyncDisposable {
     return await run(`run helm ${args[0]}`, this.#path, args, { env: { ...Object.fromEntries(homes), ...env } });
   }
 
-  /** Renders the chart. @returns its objects */
+  /** Renders the chart, by default for an image that is imported on each node. @returns its objects */
   async objects({ values = {}, namespace = NAMESPACE, apiVersions = [] }: RenderOptions): Promise<KubernetesObject[]> {
     const file = this.#folder.file("values.json");
-    await Deno.writeTextFile(file, JSON.stringify(values));
+    await Deno.writeTextFile(file, JSON.stringify({ image: { pullPolicy: "Never" }, ...values }));
     const versions = apiVersions.flatMap((version) => ["--api-versions", version]);
     const args = ["template", "denolith", CHART, "--namespace", namespace, "--values", file];
     return objectsOf([await this.run([...args, ...versions])]);
@@ -82,27 +85,34 @@ Deno.test("Helm makes of the chart the plain definitions and manifests, but for 
   await using helm = await Helm.open();
   const plain = [...readObjects("crds"), ...readObjects("manifests")].filter(({ kind }) => kind !== "Namespace");
   const made = await helm.objects({});
-  // but for who manages them
-  const withoutManager = (objects: readonly KubernetesObject[]) =>
+  // but for who manages them, and for the image, which Helm wants a registry for, or an import
+  const known = (objects: readonly KubernetesObject[]) =>
     JSON.parse(
       JSON.stringify(objects),
-      (key, value) => key === "app.kubernetes.io/managed-by" ? undefined : value,
+      (key, value) => ["app.kubernetes.io/managed-by", "imagePullPolicy"].includes(key) ? undefined : value,
     );
-  assertEquals(withoutManager(made), withoutManager(sorted(plain)));
+  assertEquals(known(made), known(sorted(plain)));
 });
 
 Deno.test("Helm makes of the chart what task manifests does, whatever the values", async () => {
   await using helm = await Helm.open();
   for (const [title, rendering] of Object.entries(RENDERINGS)) {
-    const made = objectsOf([...renderChart(rendering).values()]);
+    const values = { image: { pullPolicy: "Never" }, ...rendering.values };
+    const made = objectsOf([...renderChart({ ...rendering, values }).values()]);
     assertEquals(await helm.objects(rendering), made, title);
   }
 });
 
-Deno.test("Helm accepts the chart, and refuses unknown values", async () => {
+Deno.test("Helm accepts the chart, and refuses unknown values, and an image without a registry that is to be pulled", async () => {
   await using helm = await Helm.open();
   await helm.run(["lint", "--strict", CHART]);
-  for (const [wrong, expectedMessage] of [["kubeletdir=/x", "kubeletdir"], ["log.level=trace", "level"]] as const) {
+  for (
+    const [wrong, expectedMessage] of [
+      ["kubeletdir=/x", "kubeletdir"],
+      ["log.level=trace", "level"],
+      ["image.repository=denolith", "set image.repository to where you pushed it"],
+    ] as const
+  ) {
     await assertRejects(() => helm.run(["template", "denolith", CHART, "--set", wrong]), Error, expectedMessage);
   }
 });
@@ -117,7 +127,8 @@ Deno.test("the API server takes what the chart makes, and Helm could take over w
     stdin: known.map((object) => JSON.stringify(object)).join("\n---\n"),
   });
   const { kubeconfig } = ns.cluster.controlPlane;
-  const install = ["install", "denolith", CHART, "--namespace", NAMESPACE, "--take-ownership", "--dry-run=server"];
+  const install = ["install", "denolith", CHART, "--namespace", NAMESPACE, "--take-ownership", "--dry-run=server"]
+    .concat(IMPORTED);
   const output = await helm.run(install, { KUBECONFIG: kubeconfig });
   assert(output.includes(`rollout status daemonset/denolith-node`), output.slice(-1000));
 });
