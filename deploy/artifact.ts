@@ -7,7 +7,16 @@ import { PLUGIN } from "../plugin/subcommands.ts";
 import { bundleDriver, bundlePlugin, type DriverModules } from "./bundle.ts";
 import { launchConfig } from "./launch.ts";
 import { compileNative, NATIVE_PLUGIN, runtimeMissing } from "./native.ts";
-import { type Architecture, DENO_VERSION, denoBinary, denortRuntime, denoRuntime, type Runtime } from "./runtime.ts";
+import {
+  type Architecture,
+  DENO_VERSION,
+  denoBinary,
+  denortRuntime,
+  denoRuntime,
+  nameOf,
+  type Runtime,
+  type Target,
+} from "./runtime.ts";
 import { sbom } from "./sbom.ts";
 import { sha256OfFile, writeSelfExtracting } from "./self_extracting.ts";
 import { ignoreNotFound } from "./tool.ts";
@@ -88,8 +97,8 @@ export interface ProgramOptions {
   readonly modules: DriverModules;
   /** Path of the bundled plugin, in the same folder. */
   readonly plugin: string;
-  /** Paths of the files to write. */
-  readonly output: { readonly program: string; readonly plugin: string };
+  /** Paths of the files to write; that of the plugin is needed for a program that `deno compile` makes. */
+  readonly output: { readonly program: string; readonly plugin?: string };
   /** The deno binary that the executable contains; without it, `deno compile` makes the executables. */
   readonly deno?: { readonly path: string; readonly version: string } | undefined;
 }
@@ -106,12 +115,14 @@ export async function writePrograms({ arch, modules, plugin, output, deno }: Pro
     const folder = dirname(modules.main);
     await Deno.writeTextFile(join(folder, "deno.json"), config);
     await compileNative({ arch, folder, output: output.program });
-    await compileNative({ arch, folder, output: output.plugin, program: NATIVE_PLUGIN });
+    if (output.plugin !== undefined) {
+      await compileNative({ arch, folder, output: output.plugin, program: NATIVE_PLUGIN });
+    }
     return denortRuntime();
   }
   const { path: runtime, version } = deno;
   await writeSelfExtracting(output.program, { version: manifest.version, arch, runtime, modules, plugin, config });
-  return denoRuntime(arch, await sha256OfFile(runtime), version);
+  return denoRuntime({ arch }, await sha256OfFile(runtime), version);
 }
 
 /** Builds the executables in `temp`: the driver, and the kubectl plugin. @returns the runtime in them */
@@ -123,7 +134,7 @@ async function makePrograms(
 ): Promise<Runtime> {
   const parts = { arch, modules: await bundleDriver(temp), plugin: await bundlePlugin(temp) };
   const output = { program: join(temp, ARTIFACT_FILES.program), plugin: join(temp, ARTIFACT_FILES.plugin) };
-  if (await canCompile(arch, version, log)) return await writePrograms({ ...parts, output });
+  if (await canCompile({ arch }, version, log)) return await writePrograms({ ...parts, output });
   const deno = { path: await denoBinary(arch, temp, version), version };
   const runtime = await writePrograms({ ...parts, output, deno });
   await Deno.symlink(ARTIFACT_FILES.program, output.plugin);
@@ -135,9 +146,9 @@ async function makePrograms(
  *
  * @param log called with one line if not
  */
-export async function canCompile(arch: Architecture, version: string, log: (line: string) => void): Promise<boolean> {
+export async function canCompile(target: Target, version: string, log: (line: string) => void): Promise<boolean> {
   const { deno: running } = Deno.version;
-  const reason = version === running ? await runtimeMissing(arch) : `Deno ${running} cannot compile for ${version}`;
-  if (reason !== undefined) log(`The executable contains the deno binary, because ${reason}.`);
+  const reason = version === running ? await runtimeMissing(target) : `Deno ${running} cannot compile for ${version}`;
+  if (reason !== undefined) log(`The executable for ${nameOf(target)} contains the deno binary, because ${reason}.`);
   return reason === undefined;
 }

@@ -34,6 +34,18 @@ export function generatedFiles(): Map<string, string> {
   ]);
 }
 
+/** Returns all that `kubectl apply` needs to install the driver with other values of the chart, in one text. */
+export function plainManifests(values: Values): string {
+  const namespace = Deno.readTextFileSync(join(ROOT, "deploy/manifests", NAMESPACE_FILE));
+  const rendered = [...renderChart({ values, service: "kubectl" })];
+  const isDefinition = ([file]: readonly [string, string]) => file.startsWith("crds/");
+  const sorted = [...rendered.filter(isDefinition), ...rendered.filter((entry) => !isDefinition(entry))];
+  return [namespace, ...sorted.map(([, text]) => text)].map((text) => text.trim().replace(/^---\n/, "")).join(
+    "\n---\n",
+  ) +
+    "\n";
+}
+
 /** Returns a rendered text with the notice that it is generated. */
 function toManifest(text: string): string {
   return `${GENERATED_NOTICE}\n${text.trim().replace(/^---\n/, "")}\n`;

@@ -1,7 +1,7 @@
 import { join } from "@std/path";
 import { MODULE, PERMISSION_SET, PLUGIN_MODULE, PLUGIN_PERMISSION_SET, V8_FLAGS, WORKER_MODULE } from "./launch.ts";
 import { type Outcome, outcomeOf, type RunOptions } from "./process.ts";
-import { type Architecture, isProgram } from "./runtime.ts";
+import { isProgram, nameOf, type Target } from "./runtime.ts";
 
 /** Time limit of `deno compile` with a runtime that is on this machine, in milliseconds. It takes a second or two. */
 const COMPILE_MS = 30_000;
@@ -13,8 +13,7 @@ const DOWNLOAD_MS = 600_000;
 const PROBE_MS = 5_000;
 
 /** Options of {@linkcode compileNative}. */
-export interface CompileOptions {
-  readonly arch: Architecture;
+export interface CompileOptions extends Target {
   /** Folder with the driver's modules and its configuration, deno.json. */
   readonly folder: string;
   /** Path of the file to write. */
@@ -40,30 +39,30 @@ export const NATIVE_PLUGIN: NativeProgram = {
 };
 
 /**
- * Returns why `deno compile` cannot have its runtime for an architecture, or `undefined` if it can: from DENORT_BIN, from Deno's
+ * Returns why `deno compile` cannot have its runtime for a target, or `undefined` if it can: from DENORT_BIN, from Deno's
  * cache, or by a download, which is made then.
  *
  * @throws {Error} when DENORT_BIN cannot be read, or `deno compile` fails for another reason
  */
-export async function runtimeMissing(arch: Architecture): Promise<string | undefined> {
-  const reason = await missingReason(arch);
-  return reason && `the runtime of deno compile ${Deno.version.deno} for ${arch} is missing: ${reason}`;
+export async function runtimeMissing(target: Target): Promise<string | undefined> {
+  const reason = await missingReason(target);
+  return reason && `the runtime of deno compile ${Deno.version.deno} for ${nameOf(target)} is missing: ${reason}`;
 }
 
-async function missingReason(arch: Architecture): Promise<string | undefined> {
+async function missingReason(target: Target): Promise<string | undefined> {
   const given = Deno.env.get("DENORT_BIN");
   if (given !== undefined) {
-    return isProgram(await Deno.readFile(given), arch) ? undefined : "DENORT_BIN is no program for it";
+    return isProgram(await Deno.readFile(given), target) ? undefined : "DENORT_BIN is no program for it";
   }
   const folder = await Deno.makeTempDir();
   try {
     await Deno.writeTextFile(join(folder, MODULE), "");
-    const signal = AbortSignal.timeout(await canDownload(arch) ? DOWNLOAD_MS : COMPILE_MS);
-    const { success, stderr } = await denoCompile(arch, ["--output=program", MODULE], { cwd: folder, signal });
+    const signal = AbortSignal.timeout(await canDownload(target) ? DOWNLOAD_MS : COMPILE_MS);
+    const { success, stderr } = await denoCompile(target, ["--output=program", MODULE], { cwd: folder, signal });
     if (success) return undefined;
     if (signal.aborted) return "it could not be downloaded in time";
     if (isMissingRuntime(stderr)) return lastCause(stderr);
-    throw new Error(`compile for ${arch}: deno compile failed:\n${stderr.trimEnd()}`);
+    throw new Error(`compile for ${nameOf(target)}: deno compile failed:\n${stderr.trimEnd()}`);
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
@@ -76,8 +75,8 @@ function lastCause(stderr: string): string {
 }
 
 /** Reports whether the server with the runtimes answers. */
-async function canDownload(arch: Architecture): Promise<boolean> {
-  const url = `https://dl.deno.land/release/v${Deno.version.deno}/denort-${targetOf(arch)}.zip`;
+async function canDownload(target: Target): Promise<boolean> {
+  const url = `https://dl.deno.land/release/v${Deno.version.deno}/denort-${triple(target)}.zip`;
   try {
     return (await fetch(url, { method: "HEAD", signal: AbortSignal.timeout(PROBE_MS) })).ok;
   } catch {
@@ -85,14 +84,17 @@ async function canDownload(arch: Architecture): Promise<boolean> {
   }
 }
 
-/** Returns what Deno calls Linux on an architecture. */
-function targetOf(arch: Architecture): string {
-  return `${arch}-unknown-linux-gnu`;
+/** What Rust adds to an architecture, by system. */
+const TRIPLES = { linux: "unknown-linux-gnu", darwin: "apple-darwin", windows: "pc-windows-msvc" } as const;
+
+/** Returns what Deno calls a target. */
+function triple({ system = "linux", arch }: Target): string {
+  return `${arch}-${TRIPLES[system]}`;
 }
 
-function denoCompile(arch: Architecture, args: readonly string[], options: RunOptions): Promise<Outcome> {
-  const flags = ["--quiet", "--no-check", "--no-prompt", `--target=${targetOf(arch)}`];
-  return outcomeOf(`compile for ${arch}`, Deno.execPath(), ["compile", ...flags, ...args], options);
+function denoCompile(target: Target, args: readonly string[], options: RunOptions): Promise<Outcome> {
+  const flags = ["--quiet", "--no-check", "--no-prompt", `--target=${triple(target)}`];
+  return outcomeOf(`compile for ${nameOf(target)}`, Deno.execPath(), ["compile", ...flags, ...args], options);
 }
 
 /**
@@ -100,11 +102,11 @@ function denoCompile(arch: Architecture, args: readonly string[], options: RunOp
  *
  * @throws {Error} when `deno compile` fails; the message ends with its output
  */
-export async function compileNative({ arch, folder, output, program = DRIVER }: CompileOptions): Promise<void> {
+export async function compileNative({ folder, output, program = DRIVER, ...target }: CompileOptions): Promise<void> {
   const { module, includes, permissionSet } = program;
   // The modification times are part of the result, and the result must be reproducible.
   for (const file of [module, ...includes]) await Deno.utime(`${folder}/${file}`, 0, 0);
-  const { success, stderr } = await denoCompile(arch, [
+  const { success, stderr } = await denoCompile(target, [
     "--config=deno.json",
     `--permission-set=${permissionSet}`,
     `--v8-flags=${V8_FLAGS}`,
@@ -112,7 +114,7 @@ export async function compileNative({ arch, folder, output, program = DRIVER }: 
     `--output=${output}`,
     module,
   ], { cwd: folder, signal: AbortSignal.timeout(COMPILE_MS) });
-  if (!success) throw new Error(`compile for ${arch}: deno compile failed:\n${stderr.trimEnd()}`);
+  if (!success) throw new Error(`compile for ${nameOf(target)}: deno compile failed:\n${stderr.trimEnd()}`);
 }
 
 /**

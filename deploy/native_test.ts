@@ -50,11 +50,11 @@ Deno.test("runtimeMissing() takes what DENORT_BIN names for its architecture, an
     for (const arch of ARCHITECTURES) {
       const reason =
         `the runtime of deno compile ${Deno.version.deno} for ${arch} is missing: DENORT_BIN is no program for it`;
-      assertEquals(await runtimeMissing(arch), arch === Deno.build.arch ? undefined : reason);
+      assertEquals(await runtimeMissing({ arch }), arch === Deno.build.arch ? undefined : reason);
     }
   });
   await withRuntime("/nowhere", async () => {
-    await assertRejects(() => runtimeMissing(Deno.build.arch), Deno.errors.NotFound);
+    await assertRejects(() => runtimeMissing({ arch: Deno.build.arch }), Deno.errors.NotFound);
   });
 });
 
@@ -78,7 +78,7 @@ Deno.test("compileNative() adds the modules of a program to the runtime, and twi
     const programs = await compileSmall();
     assertEquals((await compileSmall()).map(sha256), programs.map(sha256));
     const found = programs.map((bytes) => {
-      assert(isProgram(bytes, Deno.build.arch));
+      assert(isProgram(bytes, { arch: Deno.build.arch }));
       const text = new TextDecoder().decode(bytes);
       return MODULES.filter((name) => text.includes(`this is ${name}`));
     });

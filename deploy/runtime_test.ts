@@ -1,5 +1,15 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { DENO_VERSION, denoBinary, requireIntegrity, requireMachine } from "./runtime.ts";
+import {
+  type Architecture,
+  ARCHITECTURES,
+  DENO_VERSION,
+  denoBinary,
+  isProgram,
+  requireIntegrity,
+  requireMachine,
+  type System,
+  SYSTEMS,
+} from "./runtime.ts";
 
 Deno.test("the tests run on the version of Deno that the driver is packed with, or on a later one", async () => {
   const { deno } = Deno.version;
@@ -35,9 +45,42 @@ Deno.test("requireMachine() distinguishes programs for this architecture from ot
     bytes[18] = machine;
     return bytes;
   };
-  requireMachine(program(62), "x86_64", "fetch");
-  requireMachine(program(183), "aarch64", "fetch");
+  requireMachine(program(62), { arch: "x86_64" }, "fetch");
+  requireMachine(program(183), { arch: "aarch64" }, "fetch");
   for (const bytes of [program(62), new Uint8Array(64), new Uint8Array(0)]) {
-    assertThrows(() => requireMachine(bytes, "aarch64", "fetch"), Error, "fetch: what came is no program for aarch64");
+    assertThrows(
+      () => requireMachine(bytes, { arch: "aarch64" }, "fetch"),
+      Error,
+      "fetch: what came is no program for aarch64",
+    );
   }
+});
+
+Deno.test("isProgram() knows the programs of each system", () => {
+  const header = (...words: [at: number, bytes: number[]][]) => {
+    const bytes = new Uint8Array(256);
+    for (const [at, part] of words) bytes.set(part, at);
+    return bytes;
+  };
+  const programs: Record<System, Record<Architecture, Uint8Array<ArrayBuffer>>> = {
+    linux: {
+      x86_64: header([0, [0x7f, 0x45, 0x4c, 0x46]], [18, [62]]),
+      aarch64: header([0, [0x7f, 0x45, 0x4c, 0x46]], [18, [183]]),
+    },
+    darwin: {
+      x86_64: header([0, [0xcf, 0xfa, 0xed, 0xfe]], [4, [7, 0, 0, 1]]),
+      aarch64: header([0, [0xcf, 0xfa, 0xed, 0xfe]], [4, [12, 0, 0, 1]]),
+    },
+    windows: {
+      x86_64: header([0, [0x4d, 0x5a]], [0x3c, [0x80]], [0x80, [0x50, 0x45, 0, 0, 0x64, 0x86]]),
+      aarch64: header([0, [0x4d, 0x5a]], [0x3c, [0x80]], [0x80, [0x50, 0x45, 0, 0, 0x64, 0xaa]]),
+    },
+  };
+  const targets = SYSTEMS.flatMap((system) => ARCHITECTURES.map((arch) => ({ system, arch })));
+  for (const program of targets) {
+    const bytes = programs[program.system][program.arch];
+    assertEquals(targets.filter((target) => isProgram(bytes, target)), [program]);
+  }
+  const cut = header([0, [0x4d, 0x5a]], [0x3c, [0xfd]]);
+  assertEquals(targets.filter((target) => isProgram(cut, target)), []);
 });

@@ -6,7 +6,7 @@ import { ENTRIES, npmPackages, sbom } from "./sbom.ts";
 
 const ROOT = new URL("..", import.meta.url).pathname;
 
-const RUNTIME = denoRuntime("x86_64", "ab".repeat(32));
+const RUNTIME = denoRuntime({ arch: "x86_64" }, "ab".repeat(32));
 
 const document = asObject(JSON.parse(await sbom(RUNTIME)));
 

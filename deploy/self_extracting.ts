@@ -57,7 +57,7 @@ export async function writeSelfExtracting(
   const runtimeBlock = Math.ceil(end / BLOCK_BYTES);
   const moduleSums = files.map(({ name, bytes }) => `${sha256(bytes)}  ${name}`);
   const sums = [...moduleSums, `${await sha256OfFile(parts.runtime)}  deno`].join("\n");
-  const script = fillPlaceholders(head, {
+  const script = fillPlaceholders("head.sh", head, {
     VERSION: version,
     ARCH: arch,
     // the script is part of the key, because it determines the layout of the folder
@@ -93,11 +93,15 @@ export function sha256(bytes: Uint8Array): string {
   return createHash("sha256").update(bytes).digest("hex");
 }
 
-/** Replaces the placeholders in the script by their values. */
-function fillPlaceholders(script: string, values: Readonly<Record<string, string | number>>): string {
-  return script.replace(/@([A-Z_]+)@/g, (_, name: string) => {
-    const value = values[name];
-    if (value === undefined) throw new Error(`fill in head.sh: nothing is known of @${name}@`);
+/** Replaces the words between `@` of a script by their values. @throws {Error} when one has none */
+export function fillPlaceholders(
+  name: string,
+  script: string,
+  values: Readonly<Record<string, string | number>>,
+): string {
+  return script.replace(/@([A-Z_]+)@/g, (_, word: string) => {
+    const value = values[word];
+    if (value === undefined) throw new Error(`fill in ${name}: nothing is known of @${word}@`);
     return String(value);
   });
 }

@@ -11,9 +11,10 @@ import manifest from "../../deno.json" with { type: "json" };
 import { canCompile } from "../artifact.ts";
 import { cacheFolder } from "../image/archive.ts";
 import { systemLayer } from "../image/system.ts";
-import { type Architecture, ARCHITECTURES, DENO_VERSION, fetchDeno } from "../runtime.ts";
+import { type Architecture, ARCHITECTURES, DENO_VERSION, fetchDeno, type System, SYSTEMS } from "../runtime.ts";
+import { type Addresses, parseAddresses } from "./addresses.ts";
 import { changelogEntry } from "./changelog.ts";
-import { makeRelease, type Platform } from "./release.ts";
+import { makeRelease, type Platform, type PluginRuntime } from "./release.ts";
 import { addTag, readSource, requireTaggable } from "./source.ts";
 import { refuseArgument, runTool, UsageError } from "../tool.ts";
 
@@ -25,8 +26,11 @@ const DEFAULT_BUILDER = "https://lvm.denolith.dev/builder/local";
 const HELP = `Usage: deno task release [flags]
 
 Makes a release of this commit in dist/release: the executables with their SBOMs, the image and the chart as OCI
-layouts, checksums and digests. With a key also signatures and provenance. docs/release.md explains how to check and publish
-them. It takes a Debian.
+layouts, the kubectl plugin for all systems, checksums and digests. With a key also signatures and provenance. docs/release.md
+explains how to check and publish them. It takes a Debian.
+
+With the addresses where it will be, a chart that needs no values, an index for helm repo add, manifests, a manifest for krew,
+and a README. Addresses have no slash at the end.
 
 The same commit and the same Debian packages give the same files, but for signatures and provenance.
 
@@ -34,7 +38,10 @@ Flags:
   --deno VERSION  make the release with this version of Deno, such as a newer one that has a correction
                   (default: ${DENO_VERSION})
   --key FILE      sign with this private key: ECDSA P-256 in PEM, without a password
-  --docs-url URL  write this address of docs/ at this commit into the chart, without a slash at the end
+  --registry REG  image and chart will be REG/denolith and REG/charts/denolith
+  --home URL      page of the repository
+  --downloads URL the files will be there (default: HOME/releases/download/v${manifest.version})
+  --docs-url URL  docs/ of this commit is there (default: HOME/blob/v${manifest.version}/docs)
   --builder URI   say in the provenance who made the release (default: ${DEFAULT_BUILDER})
   --output DIR    make it in this folder instead; an older release there is replaced
   --tag           tag the commit as v${manifest.version} at the end; it must have all changes
@@ -42,7 +49,7 @@ Flags:
 
 async function main(args: readonly string[]): Promise<void> {
   const parsed = parseArgs(args.filter((arg) => arg !== "--"), {
-    string: ["deno", "key", "docs-url", "builder", "output"],
+    string: ["deno", "key", "registry", "home", "downloads", "docs-url", "builder", "output"],
     boolean: ["help", "tag"],
     alias: { help: "h" },
     default: { builder: DEFAULT_BUILDER, deno: DENO_VERSION },
@@ -55,13 +62,13 @@ async function main(args: readonly string[]): Promise<void> {
   }
   const builder = parsed.builder as string;
   if (!URL.canParse(builder)) throw new UsageError(`--builder ${builder}: must be a URI`);
-  const docsUrl = parsed["docs-url"] as string | undefined;
-  if (docsUrl !== undefined && !/^https:\/\/\S*[^\s/]$/.test(docsUrl)) {
-    throw new UsageError(`--docs-url ${docsUrl}: must be a URL, without a slash at the end`);
+  const addresses = parseAddresses(parsed);
+  if (addresses.downloads !== undefined && parsed.key === undefined) {
+    throw new UsageError("--key: is missing: what is published is signed, and says where the public key is");
   }
   await release({
     denoVersion,
-    docsUrl,
+    addresses,
     builder,
     keyFile: parsed.key as string | undefined,
     isTagged: parsed.tag === true,
@@ -72,7 +79,7 @@ async function main(args: readonly string[]): Promise<void> {
 /** What the command line asks for. */
 interface Request {
   readonly denoVersion: string;
-  readonly docsUrl: string | undefined;
+  readonly addresses: Addresses;
   readonly builder: string;
   readonly keyFile: string | undefined;
   readonly isTagged: boolean;
@@ -80,7 +87,7 @@ interface Request {
   readonly folder: string;
 }
 
-async function release({ denoVersion, docsUrl, builder, keyFile, isTagged, folder }: Request): Promise<void> {
+async function release({ denoVersion, addresses, builder, keyFile, isTagged, folder }: Request): Promise<void> {
   const tag = `v${manifest.version}`;
   const source = await readSource();
   if (isTagged) await requireTaggable(source, tag);
@@ -93,8 +100,12 @@ async function release({ denoVersion, docsUrl, builder, keyFile, isTagged, folde
   try {
     const platforms: Platform[] = [];
     for (const arch of ARCHITECTURES) platforms.push(await platform(arch, denoVersion, temp));
-    const options = { folder, platforms, source, changes, builder, log: console.error };
-    const digests = await makeRelease({ ...options, ...defined({ key, docsUrl }) });
+    const plugins: PluginRuntime[] = [];
+    for (const system of SYSTEMS) {
+      for (const one of platforms) plugins.push(await pluginRuntime(system, one, temp));
+    }
+    const options = { folder, platforms, plugins, source, changes, addresses, builder, log: console.error };
+    const digests = await makeRelease({ ...options, ...defined({ key }) });
     for (const [name, digest] of Object.entries(digests)) console.log(`${name} ${digest}`);
   } finally {
     await Deno.remove(temp, { recursive: true });
@@ -107,8 +118,22 @@ async function platform(arch: Architecture, denoVersion: string, temp: string): 
   const folder = join(temp, arch);
   await Deno.mkdir(folder);
   const system = await systemLayer(cacheFolder(), console.error, arch);
-  const isCompiled = await canCompile(arch, denoVersion, console.error);
-  return { arch, denoVersion, isCompiled, deno: await fetchDeno(arch, folder, denoVersion), system };
+  const isCompiled = await canCompile({ arch }, denoVersion, console.error);
+  return { arch, denoVersion, isCompiled, deno: await fetchDeno({ arch }, folder, denoVersion), system };
+}
+
+/** Fetches what the plugin for a system is made of. That for Linux is made like the executable. */
+async function pluginRuntime(
+  system: System,
+  { arch, denoVersion, deno, isCompiled }: Platform,
+  temp: string,
+): Promise<PluginRuntime> {
+  const target = { system, arch };
+  if (system === "linux") return { target, denoVersion, deno: isCompiled ? undefined : deno };
+  if (await canCompile(target, denoVersion, console.error)) return { target, denoVersion, deno: undefined };
+  const folder = join(temp, `${system}-${arch}`);
+  await Deno.mkdir(folder);
+  return { target, denoVersion, deno: await fetchDeno(target, folder, denoVersion) };
 }
 
 if (import.meta.main) await runTool("release", main);

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { defined } from "../../base/defined.ts";
+import type { Addresses } from "./addresses.ts";
 import type { Source } from "./source.ts";
 
 /** Type of the statement's predicate. */
@@ -28,8 +28,8 @@ export interface ProvenanceFacts {
   readonly source: Source;
   /** The architectures, as images name them. */
   readonly architectures: readonly string[];
-  /** The address of the documents, if one was given. */
-  readonly docsUrl?: string;
+  /** The addresses that were given. */
+  readonly addresses: Addresses;
   /** A URI of the machine or the person that made the release. */
   readonly builder: string;
   readonly startedOn: Date;
@@ -42,7 +42,7 @@ export interface ProvenanceFacts {
 
 /** Returns the statement (in-toto Statement v1, SLSA Provenance v1). */
 export function provenance(facts: ProvenanceFacts): object {
-  const { version, source, architectures, docsUrl, builder, startedOn, finishedOn, subjects, materials } = facts;
+  const { version, source, architectures, addresses, builder, startedOn, finishedOn, subjects, materials } = facts;
   return {
     _type: "https://in-toto.io/Statement/v1",
     subject: subjects,
@@ -50,7 +50,7 @@ export function provenance(facts: ProvenanceFacts): object {
     predicate: {
       buildDefinition: {
         buildType: BUILD_TYPE,
-        externalParameters: { version, architectures, ...defined({ docsUrl }) },
+        externalParameters: { version, architectures, ...addresses },
         internalParameters: { deno: Deno.version.deno, hasUncommittedChanges: source.isChanged },
         resolvedDependencies: [{ name: "commit", digest: { gitCommit: source.commit } }, ...materials],
       },

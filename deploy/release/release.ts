@@ -5,22 +5,30 @@
  */
 
 import { join } from "@std/path";
-import { defined } from "../../base/defined.ts";
 import manifest from "../../deno.json" with { type: "json" };
 import { bundleDriver, bundlePlugin } from "../bundle.ts";
+import { CHART } from "../chart.ts";
+import { PLUGIN_MODULE } from "../launch.ts";
+import { plainManifests } from "../manifests.ts";
+import { packPlugin, type PluginTarget } from "../plugin_archive.ts";
 import { makeTar } from "../process.ts";
-import { type Architecture, denortRuntime, denoRuntime, PLATFORM_NAMES } from "../runtime.ts";
+import { type Architecture, denortRuntime, denoRuntime, PLATFORM_NAMES, type Target } from "../runtime.ts";
 import { sbom } from "../sbom.ts";
 import { sha256OfFile } from "../self_extracting.ts";
+import type { Addresses } from "./addresses.ts";
 import type { ChangelogEntry } from "./changelog.ts";
-import { addChart, chartMetadata, packChart } from "./chart_package.ts";
+import { addChart, CHART_LINKS, type ChartFacts, chartIndex, packChart, releaseValues } from "./chart_package.ts";
 import { addImage, debianPackages, imageAnnotations } from "./image.ts";
+import { krewManifest, type SummedArchive } from "./krew.ts";
 import { gzip, OciLayout } from "./oci.ts";
 import { PREDICATE_TYPE, provenance, type Resource } from "./provenance.ts";
+import { releasedReadme } from "./readme.ts";
 import { addAttestation, addSignature, cosignTag, envelopeOf, Signer } from "./sign.ts";
 import type { Source } from "./source.ts";
 import { ignoreNotFound } from "../tool.ts";
 import { ARTIFACT_FILES, writeInstalledFiles, writePrograms } from "../artifact.ts";
+
+const ROOT = new URL("../..", import.meta.url).pathname;
 
 /** Names of the files and folders of a release that do not depend on version and architecture. */
 export const RELEASE_FILES = {
@@ -30,7 +38,11 @@ export const RELEASE_FILES = {
   sums: "SHA256SUMS",
   signature: "SHA256SUMS.sig",
   provenance: "provenance.intoto.json",
-  publicKey: "denolith.pub",
+  ...CHART_LINKS,
+  index: "index.yaml",
+  install: "install.yaml",
+  example: "example.yaml",
+  readme: "README.md",
 } as const;
 
 /** What a release has for an architecture. */
@@ -45,17 +57,26 @@ export interface Platform {
   readonly system: string;
 }
 
+/** What the archive of the kubectl plugin for a system is made of. */
+export interface PluginRuntime {
+  readonly target: PluginTarget;
+  readonly denoVersion: string;
+  /** Path of the deno binary that it contains; without it, `deno compile` makes the program. */
+  readonly deno: string | undefined;
+}
+
 /** Settings of {@linkcode makeRelease}. */
 export interface ReleaseOptions {
   /** The folder to make; an older one is replaced. */
   readonly folder: string;
   readonly platforms: readonly Platform[];
+  readonly plugins: readonly PluginRuntime[];
   readonly source: Source;
   readonly changes: ChangelogEntry;
   /** The private key in PEM; without it there are neither signatures nor provenance. */
   readonly key?: string;
-  /** Address of the documents of this version. */
-  readonly docsUrl?: string;
+  /** Where it will be found. */
+  readonly addresses: Addresses;
   /** A URI of who makes the release, for the provenance. */
   readonly builder: string;
   /** Called with a line for each step. */
@@ -85,10 +106,14 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
   for (const path of [parts, whole]) await Deno.mkdir(path, { recursive: true });
   try {
     await writeExecutables(options, parts, whole);
-    const digests = {
-      image: await writeImage(options, parts, whole),
-      chart: await writeChart(options, parts, whole),
+    const hasKrewManifest = await writePlugins(options, parts, whole);
+    const image = await writeImage(options, parts, whole);
+    const facts: ChartFacts = {
+      ...{ changes: options.changes, addresses: options.addresses, image, hasKrewManifest },
+      architectures: options.platforms.map(({ arch }) => arch),
     };
+    const digests = { image, chart: await writeChart(options, facts, { parts, whole }) };
+    await writeTexts(options, image, whole);
     await Deno.writeTextFile(join(whole, RELEASE_FILES.digests), JSON.stringify(digests, null, 2) + "\n");
     const files = await sumsOfFiles(whole);
     const sums = files.map(({ name, digest }) => `${digest.sha256}  ${name}\n`).join("");
@@ -98,9 +123,9 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
       const subjects = [...files, ...Object.entries(digests).map(subjectOf)];
       const statement = provenance({
         ...{ version: manifest.version, source: options.source, builder: options.builder, startedOn, subjects },
-        ...defined({ docsUrl: options.docsUrl }),
+        addresses: options.addresses,
         architectures: options.platforms.map(({ arch }) => PLATFORM_NAMES[arch]),
-        materials: await materialsOf(options.platforms),
+        materials: await materialsOf(options),
         finishedOn: new Date(),
       });
       await writeSignatures(whole, { signer, sums, digests, statement });
@@ -128,11 +153,11 @@ async function writeExecutables({ platforms, log }: ReleaseOptions, parts: strin
   const { version } = manifest;
   for (const { arch, deno, denoVersion, isCompiled, system } of platforms) {
     const name = `denolith-${version}-linux-${PLATFORM_NAMES[arch]}`;
-    const output = { program: join(whole, name), plugin: join(whole, `kubectl-${name}`) };
+    const output = { program: join(whole, name) };
     const binary = isCompiled ? undefined : { path: deno, version: denoVersion };
     const runtime = await writePrograms({ arch, modules, plugin, output, deno: binary });
     await Deno.writeTextFile(join(whole, `${name}.cdx.json`), await sbom(runtime));
-    const ofImage = denoRuntime(arch, await sha256OfFile(deno), denoVersion);
+    const ofImage = denoRuntime({ arch }, await sha256OfFile(deno), denoVersion);
     const imageSbom = await sbom(ofImage, await debianPackages(system));
     const imageName = `denolith-image-${version}-linux-${PLATFORM_NAMES[arch]}`;
     await Deno.writeTextFile(join(whole, `${imageName}.cdx.json`), imageSbom);
@@ -158,16 +183,55 @@ async function writeImage(options: ReleaseOptions, parts: string, whole: string)
   return index.digest;
 }
 
-/** Writes the chart as a file and as a layout. @returns its digest */
-async function writeChart(options: ReleaseOptions, parts: string, whole: string): Promise<string> {
-  options.log("release: chart");
-  const metadata = await chartMetadata(options.changes, options.docsUrl);
-  const file = join(whole, `${metadata.name}-${metadata.version}.tgz`);
-  await packChart(metadata, parts, file);
+/** Writes the archives of the plugin, and its manifest for krew if their address is known. @returns whether there is one */
+async function writePlugins(
+  { plugins, addresses: { downloads, home }, log }: ReleaseOptions,
+  parts: string,
+  whole: string,
+): Promise<boolean> {
+  const archives: SummedArchive[] = [];
+  for (const { target, deno } of plugins) {
+    log(`release: kubectl plugin for ${target.system} on ${PLATFORM_NAMES[target.arch]}`);
+    const archive = await packPlugin({ target, plugin: join(parts, PLUGIN_MODULE), deno, folder: whole });
+    archives.push({ ...archive, sha256: await sha256OfFile(join(whole, archive.name)) });
+  }
+  const text = downloads && krewManifest(archives, { downloads, home });
+  if (text) await Deno.writeTextFile(join(whole, RELEASE_FILES.krew), text);
+  return Boolean(text);
+}
+
+/** Writes the chart as a file and as a layout, and its index if the address of the file is known. @returns its digest */
+async function writeChart(
+  { source, addresses: { downloads }, log }: ReleaseOptions,
+  facts: ChartFacts,
+  { parts, whole }: { readonly parts: string; readonly whole: string },
+): Promise<string> {
+  log("release: chart");
+  const name = `denolith-${manifest.version}.tgz`;
+  const file = join(whole, name);
+  const metadata = await packChart(facts, parts, file);
   const layout = await OciLayout.create(join(whole, RELEASE_FILES.chart));
-  const entry = await addChart(layout, file, { metadata, created: options.source.time });
+  const created = source.time;
+  const entry = await addChart(layout, file, { metadata, created });
   await layout.finish(entry, metadata.version);
+  if (downloads !== undefined) {
+    const index = chartIndex(metadata, { sha256: await sha256OfFile(file), url: `${downloads}/${name}`, created });
+    await Deno.writeTextFile(join(whole, RELEASE_FILES.index), index);
+    await Deno.copyFile(join(CHART, "icon.svg"), join(whole, RELEASE_FILES.icon));
+  }
   return entry.digest;
+}
+
+/** Writes what needs the addresses: manifests for kubectl alone, an example, and the README. */
+async function writeTexts({ addresses }: ReleaseOptions, image: string, whole: string): Promise<void> {
+  const { registry, home, downloads, docsUrl } = addresses;
+  const write = (name: string, text: string) => Deno.writeTextFile(join(whole, name), text);
+  if (registry !== undefined) await write(RELEASE_FILES.install, plainManifests(releaseValues({ addresses, image })));
+  if (registry === undefined || home === undefined || downloads === undefined || docsUrl === undefined) return;
+  const example = ["claim", "pod"].map((name) => Deno.readTextFileSync(join(ROOT, `deploy/examples/pod/${name}.yaml`)));
+  await write(RELEASE_FILES.example, example.join("---\n"));
+  const readme = await Deno.readTextFile(join(ROOT, "README.md"));
+  await write(RELEASE_FILES.readme, releasedReadme(readme, { registry, home, downloads, docsUrl }, manifest.version));
 }
 
 /** What {@linkcode writeSignatures} signs, and with what. */
@@ -208,15 +272,22 @@ function subjectOf([name, digest]: [string, string]): Resource {
 }
 
 /** Returns what is not in the commit: the runtimes, and the layers with Debian's programs. */
-async function materialsOf(platforms: readonly Platform[]): Promise<Resource[]> {
-  return (await Promise.all(platforms.map(async ({ arch, deno, denoVersion, isCompiled, system }) => {
+async function materialsOf({ platforms, plugins }: ReleaseOptions): Promise<Resource[]> {
+  const runtimes = new Map<string, Resource>();
+  const add = async (target: Target, deno: string, version: string) => {
     const sum = await sha256OfFile(deno);
-    const { name, purl: uri } = denoRuntime(arch, sum, denoVersion);
-    const { name: compiled, purl } = denortRuntime();
-    return [
-      { name, uri, digest: { sha256: sum } },
-      ...(isCompiled ? [{ name: compiled, uri: purl }] : []),
-      { name: `Debian for ${PLATFORM_NAMES[arch]}`, digest: { sha256: await sha256OfFile(system) } },
-    ];
-  }))).flat();
+    const { name, purl: uri } = denoRuntime(target, sum, version);
+    runtimes.set(uri, { name, uri, digest: { sha256: sum } });
+  };
+  for (const { arch, deno, denoVersion } of platforms) await add({ arch }, deno, denoVersion);
+  for (const { target, deno, denoVersion } of plugins) {
+    if (deno !== undefined) await add(target, deno, denoVersion);
+  }
+  const { name, purl: uri } = denortRuntime();
+  const isCompiled = platforms.some(({ isCompiled }) => isCompiled) || plugins.some(({ deno }) => deno === undefined);
+  const layers = platforms.map(async ({ arch, system }) => ({
+    name: `Debian for ${PLATFORM_NAMES[arch]}`,
+    digest: { sha256: await sha256OfFile(system) },
+  }));
+  return [...runtimes.values(), ...(isCompiled ? [{ name, uri }] : []), ...await Promise.all(layers)];
 }

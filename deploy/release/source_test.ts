@@ -48,6 +48,10 @@ Deno.test("task release explains itself, and refuses what it does not understand
       [["--sign"], "--sign is not understood"],
       [["--deno", "latest"], "--deno latest: must be a version such as 2.9.6"],
       [["--builder", "me"], "--builder me: must be a URI"],
+      [["--registry", "https://registry.example"], "--registry https://registry.example: must be a registry"],
+      [["--home", "git.example/x"], "--home git.example/x: must be a URL"],
+      [["--downloads", "https://git.example/x/"], "without a slash at the end"],
+      [["--home", "https://git.example/x"], "--key: is missing"],
       [["--key", "/does/not/exist"], "/does/not/exist"],
     ] as const
   ) {

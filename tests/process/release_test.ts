@@ -1,19 +1,24 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes, assertThrows } from "@std/assert";
 import { generateKeyPairSync, verify } from "node:crypto";
 import { join } from "@std/path";
+import { parse, parseAll } from "@std/yaml";
 import manifest from "../../deno.json" with { type: "json" };
 import { makeTar } from "../../deploy/process.ts";
 import { sha256OfFile } from "../../deploy/self_extracting.ts";
 import { changelogEntry } from "../../deploy/release/changelog.ts";
 import { makeRelease, type Platform, RELEASE_FILES, type ReleaseOptions } from "../../deploy/release/release.ts";
 import { Signer } from "../../deploy/release/sign.ts";
-import { DENO_VERSION } from "../../deploy/runtime.ts";
+import { parseAddresses } from "../../deploy/release/addresses.ts";
+import { DENO_VERSION, SYSTEMS } from "../../deploy/runtime.ts";
 
 /** A file of dpkg with one package. */
 const STATUS = "Package: lvm2\nStatus: install ok installed\nArchitecture: amd64\nVersion: 2.03.16-2\n\n";
 
 const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
 const KEY = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
+
+const ADDRESSES = parseAddresses({ registry: "registry.example/team", home: "https://git.example/denolith" });
+const DOWNLOADS = `https://git.example/denolith/releases/download/v${manifest.version}`;
 
 /** A release of this checkout with small files in the places of Deno and Debian. */
 async function smallRelease(temp: string, options: Partial<ReleaseOptions> = {}) {
@@ -26,9 +31,21 @@ async function smallRelease(temp: string, options: Partial<ReleaseOptions> = {})
   const platforms: Platform[] = (["x86_64", "aarch64"] as const).map((arch) => ({
     ...{ arch, deno, denoVersion: DENO_VERSION, isCompiled: false, system: join(temp, "system.tar") },
   }));
+  const plugins = SYSTEMS.map((system) => ({
+    target: { system, arch: "aarch64" as const },
+    denoVersion: DENO_VERSION,
+    deno,
+  }));
   const changelog = await Deno.readTextFile(new URL("../../CHANGELOG.md", import.meta.url));
   return await makeRelease({
-    ...{ folder: join(temp, "release"), platforms, builder: "https://example.org/me", log: () => {} },
+    ...{
+      folder: join(temp, "release"),
+      platforms,
+      plugins,
+      addresses: ADDRESSES,
+      builder: "https://example.org/me",
+      log: () => {},
+    },
     source: { root: temp, commit: "ab".repeat(20), time: "2026-11-24T12:00:00Z", isChanged: false },
     changes: changelogEntry(changelog, manifest.version, { isDated: false }),
     ...options,
@@ -113,7 +130,10 @@ Deno.test("the release has executables, SBOMs, image and chart, and each checksu
       ...["amd64", "amd64.cdx.json", "arm64", "arm64.cdx.json"].map((end) => `denolith-${version}-linux-${end}`),
       ...[`denolith-${version}-share.tar.gz`, `denolith-${version}.tgz`],
       ...["amd64", "arm64"].map((arch) => `denolith-image-${version}-linux-${arch}.cdx.json`),
-      "digests.json",
+      ...["linux-arm64.tar.gz", "darwin-arm64.tar.gz", "windows-arm64.zip"].map((end) =>
+        `kubectl-denolith-${version}-${end}`
+      ),
+      ...["README.md", "digests.json", "example.yaml", "icon.svg", "index.yaml", "install.yaml", "krew.yaml"],
     ].sort(),
   );
   for (const [sum, name] of listed) assertEquals(await sha256OfFile(join(folder, name)), sum);
@@ -152,6 +172,59 @@ Deno.test("the release has executables, SBOMs, image and chart, and each checksu
   }
 });
 
+Deno.test("index, manifests and README name what is in the release, where it will be", async () => {
+  const { version } = manifest;
+  const text = (name: string) => Deno.readTextFile(join(folder, name));
+  const sums = new Map<string, string>();
+  for (const line of (await text(RELEASE_FILES.sums)).trimEnd().split("\n")) {
+    const [sum, name] = line.split("  ");
+    sums.set(`${DOWNLOADS}/${name}`, sum!);
+  }
+  const { entries: { denolith: [entry] } } = parse(await text("index.yaml")) as {
+    entries: { denolith: { urls: string[]; digest: string; version: string; icon: string }[] };
+  };
+  assertEquals([entry!.version, entry!.digest], [version, sums.get(entry!.urls[0]!)!]);
+  assert(sums.has(entry!.icon));
+
+  const { spec } = parse(await text("krew.yaml")) as {
+    spec: { version: string; platforms: { uri: string; sha256: string; bin: string; selector: object }[] };
+  };
+  assertEquals(spec.version, `v${version}`);
+  assertEquals(
+    spec.platforms.map(({ selector, bin }) => ({ selector, bin })),
+    ["linux", "darwin"].map((os) => ({ selector: { matchLabels: { os, arch: "arm64" } }, bin: "kubectl-denolith" })),
+    "a script is nothing that krew can start on Windows",
+  );
+  for (const { uri, sha256 } of spec.platforms) assertEquals(sums.get(uri), sha256);
+
+  const objects = parseAll(await text("install.yaml")) as { kind: string }[];
+  assertEquals(objects.slice(0, 2).map(({ kind }) => kind), ["Namespace", "CustomResourceDefinition"]);
+  const image = `registry.example/team/denolith:${version}@${digests.image}`;
+  const images = [...JSON.stringify(objects).matchAll(/"image":"([^"]+)"/g)].map(([, name]) => name);
+  assertEquals(images, Array(4).fill(image));
+
+  const readme = await text("README.md");
+  const named = [...readme.matchAll(/https?:[^\s)"`]+/g)].map(([address]) => address);
+  const files = named.filter((address) => address.startsWith(`${DOWNLOADS}/`));
+  assert(files.length > 4, "the README names files");
+  assertEquals(files.filter((address) => !sums.has(address) && !address.endsWith("/denolith.pub")), []);
+  assertEquals(readme.match(/@[A-Z]+@|deno task|nothing is released|\]\((?!https?:)/), null);
+  assertStringIncludes(readme, `](https://git.example/denolith/blob/v${version}/docs/guides/install.md)`);
+  assertStringIncludes(readme, `src="https://git.example/denolith/blob/v${version}/docs/pictures/ui.png"`);
+});
+
+Deno.test("without addresses, a release has none of the files that need them", async () => {
+  const temp = await Deno.makeTempDir();
+  try {
+    await smallRelease(temp, { addresses: {} });
+    const names = [...Deno.readDirSync(join(temp, "release"))].map(({ name }) => name);
+    assertEquals(names.filter((name) => /\.(?:yaml|md|svg)$/.test(name)), []);
+    assert(names.includes(`kubectl-denolith-${manifest.version}-windows-arm64.zip`));
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
+});
+
 Deno.test("the provenance names commit, runtimes and all parts of the release", async () => {
   const envelope = JSON.parse(await Deno.readTextFile(join(folder, RELEASE_FILES.provenance)));
   const body = Uint8Array.fromBase64(envelope.payload);
@@ -170,7 +243,11 @@ Deno.test("the provenance names commit, runtimes and all parts of the release", 
   ]);
   const { resolvedDependencies } = predicate.buildDefinition;
   assertEquals(resolvedDependencies[0].digest, { gitCommit: "ab".repeat(20) });
-  assertEquals(resolvedDependencies[3].uri, `pkg:npm/%40deno/linux-arm64-glibc@${DENO_VERSION}`);
+  const packages = ["linux-x64-glibc", "linux-arm64-glibc", "darwin-arm64", "win32-arm64"];
+  assertEquals(
+    resolvedDependencies.flatMap(({ uri }: { uri?: string }) => uri ?? []),
+    packages.map((name) => `pkg:npm/%40deno/${name}@${DENO_VERSION}`),
+  );
   assertEquals(predicate.runDetails.builder, { id: "https://example.org/me" });
 });
 

@@ -122,10 +122,10 @@ const OTHERS: readonly Row[] = [
   { command: "test:model", covers: [], ci: "drawn", seconds: 200 },
   { command: "test:browser", covers: ["plugin/ui/"], ci: "drawn", seconds: 75 },
   { command: "test:monitoring", covers: ["cli/metrics/", "deploy/monitoring/"], ci: "drawn", seconds: 40 },
-  { command: "test:release", covers: INSTALL, ci: "drawn", seconds: 180 },
+  { command: "test:release", covers: INSTALL, ci: "drawn", seconds: 200 },
   { command: "test:release --full", covers: INSTALL, ci: "by hand" },
   byHand("test:newest", []),
-  ...["compiled", "compiled_arm64"].map((suite) => byHand(`test:release ${suite}`, INSTALL)),
+  ...["cluster", "compiled", "compiled_arm64"].map((suite) => byHand(`test:release ${suite}`, INSTALL)),
   ...["power_cuts-1 --full", "power_cuts-2 --full"].map((arguments_) => byHand(`test:lvm ${arguments_}`, MACHINE)),
   ...["contract-1", "contract-2", "contract-3", "contract-4"].map((suite) =>
     byHand(`test:lvm ${suite} --debian trixie`, MACHINE)

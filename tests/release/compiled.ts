@@ -114,7 +114,9 @@ export async function compiledFiles(temp: TempFolder, options: CompiledOptions):
   const output = { program: temp.file("compiled"), plugin: temp.file("compiled-plugin") };
   const runtime = await writePrograms({ ...parts, output });
   assertEquals(runtime.name, "denort");
-  for (const path of Object.values(output)) assert(isProgram(await Deno.readFile(path), arch), `${path} is a program`);
+  for (const path of Object.values(output)) {
+    assert(isProgram(await Deno.readFile(path), { arch }), `${path} is a program`);
+  }
   const other = { program: temp.file("other"), plugin: "" };
   await writePrograms({ ...parts, output: other, deno });
   const folder = temp.file("probe-modules");

@@ -13,8 +13,10 @@ const HELP = `Usage: deno task test:release [SUITE...] [--full]
 
 Makes releases of this checkout and tests them.
 
-  SUITE   registry: a release for amd64 and arm64 is made, pushed with skopeo and crane, and its signatures are checked with openssl; with
-          --full it is made twice, helm pulls the chart, and cosign verifies all. It runs by default
+  SUITE   registry: a release for amd64 and arm64 is made and published on loopback; openssl checks its signatures, helm and krew install
+          from it; with --full it is made twice, and cosign verifies all. It runs by default
+          cluster: in a cluster, the commands of a release's README are typed: helm installs the driver from a web server and a registry, a
+          pod runs with a volume, and krew installs the plugin
           arm64: executable and image for arm64 start in an emulated machine
           compiled, compiled_arm64: what deno compile makes starts no slower than the other form, passes csi-sanity's specs of Identity, and
           is refused what its permissions do not grant; they need the runtime of deno compile, and fail as "not run" without it
@@ -24,7 +26,7 @@ It takes Debian, root the first time, and Go. Building cosign takes ten minutes 
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 
-const SUITES = ["registry", "arm64", "compiled", "compiled_arm64"];
+const SUITES = ["registry", "cluster", "arm64", "compiled", "compiled_arm64"];
 
 /** The suites that need the runtime of `deno compile`, with the architecture. */
 const COMPILED: Readonly<Record<string, Architecture>> = { compiled: Deno.build.arch, compiled_arm64: "aarch64" };
@@ -56,7 +58,7 @@ let passed = true;
 const runnable: string[] = [];
 for (const name of suites) {
   const arch = COMPILED[name];
-  const reason = arch && await runtimeMissing(arch);
+  const reason = arch && await runtimeMissing({ arch });
   if (reason === undefined) runnable.push(name);
   else {
     console.error(`${name}: not run, because ${reason}`);

@@ -13,6 +13,8 @@ import { buildGo, type GoModule } from "../rig/go_build.ts";
 const CRANE = { path: "github.com/google/go-containerregistry", version: "0.22.1", program: "crane", time: "a minute" };
 const COSIGN = { path: "github.com/sigstore/cosign/v3", version: "3.1.3", program: "cosign", time: "ten minutes" };
 
+const KREW = { path: "sigs.k8s.io/krew", version: "0.4.3", program: "krew", time: "a minute" };
+
 const CSI_SANITY = {
   path: "github.com/kubernetes-csi/csi-test/v5",
   version: "5.6.0",
@@ -28,6 +30,11 @@ export function ensureCsiSanityArm64(log: (line: string) => void): Promise<strin
 /** Returns the path of crane, a client of registries, and a small registry; built on first use. */
 export function ensureCrane(log: (line: string) => void): Promise<string> {
   return ensureProgram(CRANE, log);
+}
+
+/** Returns the path of krew, which installs plugins of kubectl; built on first use. */
+export function ensureKrew(log: (line: string) => void): Promise<string> {
+  return ensureProgram(KREW, log);
 }
 
 /** Returns the path of cosign, which verifies signatures; built on first use. */

@@ -133,6 +133,8 @@ disabled_plugins = [
 ]
 [plugins."io.containerd.grpc.v1.cri"]
 sandbox_image = "${PAUSE_IMAGE}"
+[plugins."io.containerd.grpc.v1.cri".registry]
+config_path = "/etc/containerd/certs.d"
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "/usr/lib/cni"
 conf_dir = "/etc/cni/net.d"

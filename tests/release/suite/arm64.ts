@@ -66,7 +66,7 @@ Deno.test("executable and image for arm64 print their version, and answer Identi
   const arch = "aarch64";
   const modules = await bundleDriver(temp.path);
   const plugin = await bundlePlugin(temp.path);
-  const runtime = await fetchDeno(arch, temp.path);
+  const runtime = await fetchDeno({ arch }, temp.path);
   const config = launchConfig({ moduleIsFile: true });
   const program = temp.file("denolith");
   await writeSelfExtracting(program, { version: manifest.version, arch, runtime, modules, plugin, config });

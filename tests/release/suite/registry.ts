@@ -1,71 +1,31 @@
 /**
- * A release that is made by `deno task release`, pushed to a registry on loopback, and verified with programs of other authors.
+ * A release that is made by `deno task release`, published on loopback, and installed and verified with programs of other
+ * authors.
  *
  * @module
  */
 
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { generateKeyPairSync } from "node:crypto";
 import { join } from "@std/path";
 import manifest from "../../../deno.json" with { type: "json" };
-import { cosignTag } from "../../../deploy/release/sign.ts";
-import { freePorts } from "../../rig/free_ports.ts";
+import { runtimeMissing } from "../../../deploy/native.ts";
+import { isProgram, type Target } from "../../../deploy/runtime.ts";
 import { ensureHelm } from "../../rig/kubernetes.ts";
-import { pollUntil } from "../../rig/poll_until.ts";
 import { run } from "../../rig/process.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
-import { ensureCosign, ensureCrane, ensureSkopeo } from "../tools.ts";
+import { krewEnvironment, Publication, writeKey } from "../publication.ts";
+import { ensureCosign, ensureCrane, ensureKrew } from "../tools.ts";
 
 const { version } = manifest;
 
-/** The repositories of image and chart. Helm wants the chart's name at the end of its own. */
-const REPOSITORIES = { image: "denolith-image", chart: "denolith" } as const;
-
-/** A registry on loopback, which ends when it is disposed of. */
-class Registry implements AsyncDisposable {
-  private constructor(readonly address: string, readonly process: Deno.ChildProcess) {}
-
-  /** Starts one that keeps blobs in a folder. */
-  static async start(crane: string, folder: TempFolder): Promise<Registry> {
-    const [port] = freePorts(1);
-    const address = `127.0.0.1:${port}`;
-    const args = ["registry", "serve", "--address", address, "--disk", folder.path];
-    const process = new Deno.Command(crane, { args, stdin: "null", stdout: "null", stderr: "null" }).spawn();
-    await folder.guard(process.pid);
-    const answers = () => fetch(`http://${address}/v2/`).then((answer) => answer.text(), () => undefined);
-    await pollUntil(async () => await answers() !== undefined, { action: "start the registry", timeoutMs: 60_000 });
-    return new Registry(address, process);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.process.kill("SIGTERM");
-    await this.process.status;
-  }
-}
-
-/** Makes a release of this checkout, signed with a key. @returns the digests of image and chart */
-async function release(folder: string, key: string): Promise<Record<string, string>> {
-  const make = new URL("../../../deploy/release/make.ts", import.meta.url).pathname;
-  const args = ["run", "-A", make, "--key", key, "--output", folder];
-  await run("make a release", Deno.execPath(), args, { onLine: console.error });
-  return JSON.parse(await Deno.readTextFile(join(folder, "digests.json")));
-}
-
-/** Writes a private key. @returns the path of it */
-async function writeKey(path: string): Promise<string> {
-  const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
-  await Deno.writeTextFile(path, privateKey.export({ type: "pkcs8", format: "pem" }) as string);
-  return path;
-}
-
-Deno.test("a release is pushed, installed and verified with the tools of others", async (t) => {
+Deno.test("a release is published, installed and verified with the tools of others", async (t) => {
   const full = Deno.env.get("FULL_RELEASE") === "yes";
-  await ensureSkopeo(console.error);
   const crane = await ensureCrane(console.error);
   await using temp = await TempFolder.create("/var/tmp", "denolith-release-");
-  const [folder, again] = [temp.file("release"), temp.file("again")];
-  const path = (name: string) => join(folder, name);
-  const digests = await release(folder, await writeKey(temp.file("key.pem")));
+  await using publication = await Publication.make(temp, await writeKey(temp.file("key.pem")));
+  const { folder, digests, registry, downloads } = publication;
+  const path = (name: string) => publication.path(name);
+  const repositories = { image: `${registry}/denolith`, chart: `${registry}/charts/denolith` } as const;
 
   await t.step("the executable is that of the checksums, and starts", async () => {
     await run("check the checksums", "sha256sum", ["-c", "SHA256SUMS"], { cwd: folder });
@@ -82,55 +42,89 @@ Deno.test("a release is pushed, installed and verified with the tools of others"
     await assertRejects(() => run("verify", "openssl", [...args, path("digests.json")]));
   });
 
-  await using blobs = await TempFolder.create("/var/tmp", "denolith-registry-");
-  await using registry = await Registry.start(crane, blobs);
-  const reference = (name: keyof typeof REPOSITORIES) => `${registry.address}/${REPOSITORIES[name]}`;
-
-  await t.step("skopeo and crane push image, chart and signatures, under the same digests", async () => {
-    for (const name of ["image", "chart"] as const) {
-      const target = `docker://${reference(name)}:${version}`;
-      const from = `oci:${path(name)}:${version}`;
-      await run("push", "skopeo", ["copy", "--all", "--dest-tls-verify=false", from, target]);
-      const pushed = (await run("read a digest", crane, ["digest", `${reference(name)}:${version}`])).trim();
-      assertEquals(pushed, digests[name]);
-      await run("push", crane, ["push", path(name), `${reference(name)}:by-crane`]);
-      for (const kind of ["sig", "att"] as const) {
-        await run("push", crane, ["push", path(`${name}.${kind}`), `${reference(name)}:${cosignTag(pushed, kind)}`]);
-      }
+  await t.step("the script publishes image, chart and signatures, under the digests that were written", async () => {
+    const lines = (["image", "chart"] as const).map((part) => `${repositories[part]}:${version}@${digests[part]}`);
+    assertEquals(await publication.publish(), lines.join("\n"));
+    for (const part of ["image", "chart"] as const) {
+      const repository = repositories[part];
+      assertEquals(await run("read a digest", crane, ["digest", `${repository}:${version}`]), digests[part]);
+      const tags = (await run("list", crane, ["ls", repository])).trim().split("\n").sort();
+      assertEquals(tags, [version, ...["att", "sig"].map((kind) => `${digests[part].replace(":", "-")}.${kind}`)]);
+      await run("push", crane, ["push", path(part), `${repository}:by-crane`]);
     }
-    const index = JSON.parse(await run("read the index", crane, ["manifest", `${reference("image")}:${version}`]));
+    const index = JSON.parse(await run("read the index", crane, ["manifest", `${repositories.image}:${version}`]));
     const platforms = index.manifests.map(({ platform }: { platform: object }) => platform);
     assertEquals(platforms, [{ architecture: "amd64", os: "linux" }, { architecture: "arm64", os: "linux" }]);
-    await run("validate the image", crane, ["validate", "--remote", `${reference("image")}:${version}`]);
+    await run("validate the image", crane, ["validate", "--remote", `${repositories.image}:${version}`]);
+  });
+
+  await t.step(
+    "helm takes the chart from the index and from the registry, and it names the published image",
+    async () => {
+      const program = await ensureHelm(console.error);
+      const homes = ["CACHE", "CONFIG", "DATA"].map((name) => [`HELM_${name}_HOME`, temp.file(`helm-${name}`)]);
+      const helm = (...args: string[]) => run(`helm ${args[0]}`, program, args, { env: Object.fromEntries(homes) });
+      await helm("repo", "add", "denolith", downloads);
+      assertStringIncludes(await helm("search", "repo", "denolith"), version);
+      const render = ["template", "denolith", "denolith/denolith", "--version", version, "--kube-version", "1.36.0"];
+      const rendered = await helm(...render);
+      const images = [...rendered.matchAll(/^ +image: (.*)$/gm)].map(([, image]) => image);
+      assertEquals(images, Array(4).fill(`${repositories.image}:${version}@${digests.image}`));
+      await run("validate the image", crane, ["validate", "--remote", images[0]!, "--fast"]);
+      await helm("pull", `oci://${repositories.chart}`, "--version", version, "--plain-http", "-d", temp.path);
+      const pulled = temp.file(`denolith-${version}.tgz`);
+      assertEquals(await Deno.readFile(pulled), await Deno.readFile(path(`denolith-${version}.tgz`)));
+      assertStringIncludes(await helm("lint", "--strict", pulled), "0 chart(s) failed");
+      assertStringIncludes(await helm("show", "readme", pulled), `helm install denolith oci://${repositories.chart} `);
+      const refused = ["template", "denolith", pulled, "--set", "image.repository=denolith"];
+      await assertRejects(() => helm(...refused), Error, "The image has no registry to be pulled from");
+    },
+  );
+
+  await t.step("krew installs the plugin for each system that it can start one on", async () => {
+    const krew = await ensureKrew(console.error);
+    const systems: Record<string, Target> = {
+      "linux/amd64": { system: "linux", arch: "x86_64" },
+      "linux/arm64": { system: "linux", arch: "aarch64" },
+      "darwin/amd64": { system: "darwin", arch: "x86_64" },
+      "darwin/arm64": { system: "darwin", arch: "aarch64" },
+      "windows/amd64": { system: "windows", arch: "x86_64" },
+      "windows/arm64": { system: "windows", arch: "aarch64" },
+    };
+    for (const [system, target] of Object.entries(systems)) {
+      const [os, arch] = system.split("/") as [string, string];
+      const env = { ...await krewEnvironment(temp, `krew-${os}-${arch}`), KREW_OS: os, KREW_ARCH: arch };
+      const install = () =>
+        run("install the plugin", krew, ["install", `--manifest-url=${downloads}/krew.yaml`], { env });
+      if (os === "windows" && await runtimeMissing(target) !== undefined) {
+        await assertRejects(install, Error, "does not offer installation for this platform"); // it is a script
+        continue;
+      }
+      await install();
+      const store = join(env.KREW_ROOT, "store/denolith", `v${version}`);
+      const names = [...Deno.readDirSync(store)].map(({ name }) => name);
+      const program = names.includes("deno") ? "deno" : `kubectl-denolith${os === "windows" ? ".exe" : ""}`;
+      assert(isProgram(await Deno.readFile(join(store, program)), target), system);
+      if (system !== "linux/amd64") continue;
+      const printed = await run("start the plugin", join(env.KREW_ROOT, "bin/kubectl-denolith"), ["version"]);
+      assertStringIncludes(printed, `kubectl-denolith ${version} `);
+    }
   });
 
   if (!full) return;
 
+  const again = temp.file("again");
+
   await t.step("the same commit has the same digests, whatever the key", async () => {
-    assertEquals(await release(again, await writeKey(temp.file("other.pem"))), digests);
+    assertEquals(await publication.again(again, await writeKey(temp.file("other.pem"))), digests);
     assertEquals(await Deno.readTextFile(join(again, "SHA256SUMS")), await Deno.readTextFile(path("SHA256SUMS")));
     assert(await Deno.readTextFile(join(again, "SHA256SUMS.sig")) !== await Deno.readTextFile(path("SHA256SUMS.sig")));
-  });
-
-  await t.step("helm pulls the chart, lints it and renders it", async () => {
-    const helm = await ensureHelm(console.error);
-    const args = ["pull", `oci://${reference("chart")}`, "--version", version, "--plain-http", "-d", temp.path];
-    await run("pull the chart", helm, args);
-    const pulled = temp.file(`denolith-${version}.tgz`);
-    assertEquals(await Deno.readFile(pulled), await Deno.readFile(path(`denolith-${version}.tgz`)));
-    assertStringIncludes(await run("lint", helm, ["lint", pulled]), "0 chart(s) failed");
-    assertStringIncludes(
-      await run("render", helm, ["template", "x", pulled, "--kube-version", "1.36.0"]),
-      "kind: DaemonSet",
-    );
-    const readme = await run("read the README", helm, ["show", "readme", pulled]);
-    assertStringIncludes(readme, "`thinPool.overcommit`");
   });
 
   await t.step("cosign accepts signatures and provenance by the key, and none by another", async () => {
     const cosign = await ensureCosign(console.error);
     const common = ["--insecure-ignore-tlog", "--allow-insecure-registry", "--new-bundle-format=false"];
-    const key = ["--key", path("denolith.pub")];
+    const key = ["--key", `${downloads}/denolith.pub`];
     const other = ["--key", join(again, "denolith.pub")];
     const blob = ["--insecure-ignore-tlog", "--new-bundle-format=false", ...key];
     await run("verify", cosign, ["verify-blob", ...blob, "--signature", path("SHA256SUMS.sig"), path("SHA256SUMS")]);
@@ -139,7 +133,7 @@ Deno.test("a release is pushed, installed and verified with the tools of others"
     await run("verify", cosign, ["verify-blob-attestation", ...blob, ...provenance, program]);
     const attestation = ["verify-attestation", "--type", "slsaprovenance1", ...common];
     for (const name of ["image", "chart"] as const) {
-      const target = `${reference(name)}@${digests[name]}`;
+      const target = `${repositories[name]}@${digests[name]}`;
       const verified = await run("verify", cosign, ["verify", ...common, ...key, target]);
       assertStringIncludes(verified, digests[name]!);
       await assertRejects(() => run("verify", cosign, ["verify", ...common, ...other, target]));
