@@ -1,6 +1,6 @@
 /**
- * `deno task reference`: writes the generated parts of the pages in docs/reference, and of the chart's README. With `--check`,
- * it only checks that they are up to date.
+ * `deno task reference`: writes the generated parts of the pages in docs/ and of the chart's README. With `--check`, it only checks
+ * that they are up to date.
  *
  * A generated part is between the lines {@linkcode BEGIN} and {@linkcode END}. A page can have several. All other text of
  * a page is written by hand.
@@ -12,6 +12,7 @@ import { join } from "@std/path";
 import { chartValuesTables } from "./chart_values.ts";
 import { crdSections } from "./crds.ts";
 import { conditionSections, eventSections } from "./events.ts";
+import { figuresTable } from "./figures.ts";
 import { flagSections, topicList } from "./flags.ts";
 import { metricsList, reasonsList, situationSections } from "./lists.ts";
 import { ioLimits, layoutsList, openEbsNames, snapshotParameters, volumeParameters } from "./parameters.ts";
@@ -29,6 +30,7 @@ export const END = "<!-- generated: end -->";
 /** The generators of the pages' generated parts, in the order of the page, by the page's path from the root. */
 const PAGES: Readonly<Record<string, readonly (() => string)[]>> = {
   "deploy/chart/README.md": [chartValuesTables],
+  "docs/explanation/performance.md": [figuresTable],
   "docs/reference/crds.md": [crdSections],
   "docs/reference/errors.md": [reasonsList],
   "docs/reference/events.md": [eventSections, conditionSections],

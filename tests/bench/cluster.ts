@@ -1,11 +1,13 @@
 /**
- * `deno task bench:cluster`: what claims cost in the cluster that `deno task cluster up` started, beside plain LVM, and beside
- * the official csi-provisioner. Nobody else should use the cluster meanwhile.
+ * `deno task bench:cluster`: what claims cost in a cluster, beside plain LVM, and beside the official csi-provisioner.
  *
  * @module
  */
 
 import { parseArgs } from "@std/cli/parse-args";
+import { defined } from "../../base/defined.ts";
+import { startWithDriver } from "../cluster/deploy.ts";
+import { terminationSignals } from "../cluster/signals.ts";
 import { DriverPods, SYSTEM_NAMESPACE } from "../cluster/suite/helpers/driver_pods.ts";
 import { startController, startSidecar } from "../cluster/suite/helpers/host_processes.ts";
 import { ClaimTracker } from "../cluster/suite/helpers/claim_tracker.ts";
@@ -15,7 +17,9 @@ import { clusterPath } from "../cluster/cluster_status.ts";
 import type { AuditEvent } from "../rig/control_plane.ts";
 import { pidCommand } from "../rig/driver_process.ts";
 import { ensureSidecar } from "../rig/kubernetes.ts";
+import { RunFolder } from "../rig/run_folder.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
+import { MAX_DATA_DISKS } from "../rig/uml.ts";
 import { measureIdleCpu, measurePods } from "./cluster_pods.ts";
 import {
   type ClusterBenchResult,
@@ -23,32 +27,70 @@ import {
   type ProcessMemory,
   type ProvisioningResult,
 } from "./cluster_result.ts";
+import { settleFigures } from "./figures.ts";
+import { clusterFigures } from "./result_figures.ts";
 import { measureMs, round } from "./statistics.ts";
 import { kibOf } from "./proc.ts";
 
-/** How many claims and pods there are by default, and at least in a run that the record has. */
+/** How many claims and pods there are by default. */
 const USUAL = { claims: 30, pods: 10 };
 
-const HELP = `Usage: deno task bench:cluster [--claims N] [--pods N] [--in-pods] [--json]
+const HELP = `Usage: deno task bench:cluster [flags]
 
-Measures, in the cluster of deno task cluster up, from claims to Bound and to nothing left: commands, requests, memory; beside
-as many plain lvcreate, and beside the official csi-provisioner. Measures claims with their pods, one after the other, beside pods
-without a volume, and the processor time of the driver. Takes about twenty minutes, more when the sidecar must be built.
+Measures in a cluster of its own, from claims to Bound and to nothing left: commands, requests, memory; beside as many plain
+lvcreate, and beside the official csi-provisioner. Measures claims with their pods, one after the other, beside pods without a
+volume, and the processor time of the driver. Takes some 25 minutes, more when something must be built. Fails when a figure of
+tests/bench/figures.json is beyond its limit. They are of ${USUAL.claims} claims and one volume group, and one of three.
 
 Flags:
   --claims N  how many claims, ${USUAL.claims} by default
   --pods N    how many pods, one after the other, ${USUAL.pods} by default
+  --groups N  how many volume groups the node has, 1 by default; the volumes are in one of them. Several imply --in-pods
   --in-pods   leave out the controller on the host, and the official csi-provisioner: half the time
+  --use       measure in the cluster that "deno task cluster up" started, and nobody else uses; it is not compared
+  --update    write the figures, and the page that has them
   --json      print one JSON document instead of a table; its keys are in tests/bench/cluster_result.ts
   -h, --help  show this help`;
 
 const TRACE = "/sys/kernel/tracing";
 const AGENT = `system:serviceaccount:${SYSTEM_NAMESPACE}:denolith-node`;
 
+const log = (line: string) => console.error(line);
+
+/** The options of the command line. */
+interface Options {
+  readonly claims: number;
+  readonly pods: number;
+  /** The number of volume groups of the cluster that is started; absent with `--use`. */
+  readonly groups: number | undefined;
+  readonly isInPods: boolean;
+  readonly update: boolean;
+  readonly json: boolean;
+}
+
+/** Measures in a cluster, compares and prints. @returns the exit status */
+async function main(options: Options): Promise<number> {
+  const { claims, pods, groups, isInPods, update, json } = options;
+  const run = await RecordedRun.begin({ needsCommit: update });
+  if (!isInPods) await ensureSidecar("csi-provisioner", log);
+  await using folder = groups === undefined ? undefined : await RunFolder.createTemp("denolith-bench-");
+  if (folder !== undefined) await startWithDriver(folder, log, defined({ groups }));
+  Deno.env.set(CLUSTER_VARIABLE, folder?.path ?? clusterPath());
+  const result = await measure(claims, pods, isInPods);
+  console.log(json ? JSON.stringify(result, undefined, 2) : clusterTable(result));
+  if (!isCompared(options)) return 0;
+  const command = groups !== 1 ? `bench:cluster --groups ${groups}` : isInPods ? undefined : "bench:cluster";
+  const print = json ? console.error : console.log;
+  return await settleFigures(clusterFigures(result, groups!), { run, command, update, print }) ? 0 : 1;
+}
+
+/** Reports whether there are figures of such a run. */
+function isCompared({ claims, pods, groups }: Options): boolean {
+  return claims === USUAL.claims && pods >= USUAL.pods && (groups === 1 || groups === 3);
+}
+
 /** Measures everything. */
 async function measure(claims: number, podCount: number, isInPods: boolean): Promise<ClusterBenchResult> {
-  const log = (line: string) => console.error(line);
-  if (!isInPods) await ensureSidecar("csi-provisioner", log);
   await using ns = await TestNamespace.open("bench");
   await using driver = await DriverPods.open(ns.cluster);
   const className = await ns.createStorageClass("now", {
@@ -174,20 +216,33 @@ async function memory(ns: TestNamespace, role: "controller" | "node"): Promise<P
 
 if (import.meta.main) {
   const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
-    boolean: ["json", "help", "in-pods"],
-    string: ["claims", "pods"],
+    boolean: ["json", "help", "in-pods", "update", "use"],
+    string: ["claims", "pods", "groups"],
     alias: { h: "help" },
-    default: { claims: String(USUAL.claims), pods: String(USUAL.pods) },
+    default: { claims: String(USUAL.claims), pods: String(USUAL.pods), groups: "1" },
   });
-  const isCount = (text: unknown) => /^[1-9]\d{0,2}$/.test(String(text));
-  if (args.help || args._.length > 0 || !isCount(args.claims) || !isCount(args.pods)) {
+  const counts = [args.claims, args.pods, args.groups];
+  const [claims, pods, groups] = counts.map(Number) as [number, number, number];
+  const options: Options = {
+    claims,
+    pods,
+    groups: args.use ? undefined : groups,
+    isInPods: args["in-pods"] === true || groups > 1,
+    update: args.update === true,
+    json: args.json === true,
+  };
+  const isUsage = args._.length === 0 && counts.every((count) => /^[1-9]\d{0,2}$/.test(String(count))) &&
+    groups <= (args.use ? 1 : MAX_DATA_DISKS) && (isCompared(options) || !options.update);
+  if (args.help || !isUsage) {
     (args.help ? console.log : console.error)(HELP);
     Deno.exit(args.help ? 0 : 2);
   }
-  if (!Deno.env.get(CLUSTER_VARIABLE)) Deno.env.set(CLUSTER_VARIABLE, clusterPath());
-  const [claims, pods, isInPods] = [Number(args.claims), Number(args.pods), args["in-pods"] === true];
-  const run = await RecordedRun.begin();
-  const result = await measure(claims, pods, isInPods);
-  console.log(args.json ? JSON.stringify(result, undefined, 2) : clusterTable(result));
-  if (!isInPods && claims >= USUAL.claims && pods >= USUAL.pods) await run.pass("bench:cluster");
+  using stopped = terminationSignals();
+  const status = main(options).catch((error) => {
+    log(`error: ${(error as Error).message}`);
+    return 1;
+  });
+  const ended = await Promise.race([status, stopped.signal]);
+  // What ends this process ends the folder and its processes, too.
+  Deno.exit(ended === false ? 130 : ended);
 }

@@ -13,17 +13,22 @@ import { freePorts } from "../rig/free_ports.ts";
 import { pollUntil } from "../rig/poll_until.ts";
 import { run as runProgram } from "../rig/process.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
+import { settleFigures } from "./figures.ts";
 import { cpuOf } from "./proc.ts";
 import { measureMs, median, round } from "./statistics.ts";
 import { columns } from "./table.ts";
 
-/** The size and the number of runs by default, and at least in a run that the record has. */
+/** The size and the number of runs by default, and at least in a run that is compared and recorded. */
 const USUAL = { mib: 1024, runs: 3 };
 
-const HELP = `Usage: deno task bench:transfers [--mib MIB] [--runs RUNS]
+const HELP = `Usage: deno task bench:transfers [--mib MIB] [--runs RUNS] [--update]
+
+Measures transfers between two agents, beside dd. Fails when a figure of tests/bench/figures.json is beyond its limit; a
+smaller size or fewer runs are not compared.
 
   --mib MIB    the size of the snapshot, without zeros; ${USUAL.mib} by default
   --runs RUNS  how often each way is measured, in turn; ${USUAL.runs} by default
+  --update     write the figures, and the page that has them
 `;
 
 const END = new URL("transfer_end.ts", import.meta.url).pathname;
@@ -112,26 +117,34 @@ async function transfer({ source, destination }: Files): Promise<Measured> {
 }
 
 if (import.meta.main) {
-  const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), { string: ["mib", "runs"], boolean: ["help"] });
+  const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
+    string: ["mib", "runs"],
+    boolean: ["help", "update"],
+  });
   if (args.help) {
     console.log(HELP);
     Deno.exit(0);
   }
   const [mib, runs] = [Number(args.mib ?? USUAL.mib), Number(args.runs ?? USUAL.runs)];
-  if (args._.length > 0 || ![mib, runs].every((value) => Number.isInteger(value) && value > 0)) {
+  const isUsual = mib >= USUAL.mib && runs >= USUAL.runs;
+  const update = args.update === true;
+  if (
+    args._.length > 0 || ![mib, runs].every((value) => Number.isInteger(value) && value > 0) || (update && !isUsual)
+  ) {
     console.error(`bench:transfers: ${Deno.args.join(" ")}: not understood; see --help`);
     Deno.exit(2);
   }
-  const run = await RecordedRun.begin();
+  const run = await RecordedRun.begin({ needsCommit: update });
   await ensureTools([{ program: "nc", packages: ["netcat-openbsd"] }], (line) => console.error(line));
   await using temp = await TempFolder.create("/var/tmp", "denolith-transfers-");
   const files = { source: temp.file("source"), destination: temp.file("destination") };
   await shell("make the source", `head -c ${mib}M /dev/urandom > ${files.source}`);
   await shell("make the destination", `head -c ${mib}M /dev/zero > ${files.destination}; sync`);
+  const [readBack, driver] = ["dd through TCP, read back", "transfer"];
   const ways: Record<string, () => Promise<Measured>> = {
     "dd through TCP": () => plain(files, { readsBack: false }),
-    "dd through TCP, read back": () => plain(files, { readsBack: true }),
-    "transfer": () => transfer(files),
+    [readBack]: () => plain(files, { readsBack: true }),
+    [driver]: () => transfer(files),
   };
   const measured = Object.keys(ways).map((name) => [name, [] as Measured[]] as const);
   for (let time = 0; time < runs; time++) {
@@ -140,6 +153,7 @@ if (import.meta.main) {
       await shell("compare", `cmp ${files.source} ${files.destination}`);
     }
   }
+  const medianMs = (way: string) => median(new Map(measured).get(way)!.map(({ ms }) => ms));
   const ofMiB = (values: readonly (number | undefined)[]) => {
     const known = values.filter((value) => value !== undefined);
     return known.length === 0 ? "" : (median(known) / mib).toFixed(1);
@@ -149,11 +163,13 @@ if (import.meta.main) {
       ["Way", "MB/s", "source, CPU ms/MiB", "destination, CPU ms/MiB"],
       ...measured.map(([name, results]) => [
         name,
-        String(round(mib * (1 << 20) / 1e3 / median(results.map(({ ms }) => ms)))),
+        String(round(mib * (1 << 20) / 1e3 / medianMs(name))),
         ofMiB(results.map(({ sourceMs }) => sourceMs)),
         ofMiB(results.map(({ destinationMs }) => destinationMs)),
       ]),
     ]).join("\n"),
   );
-  if (mib >= USUAL.mib && runs >= USUAL.runs) await run.pass("bench:transfers");
+  const figures = { transfer: medianMs(driver) / medianMs(readBack) };
+  const options = { run, command: "bench:transfers", update, print: console.log };
+  if (isUsual && !await settleFigures(figures, options)) Deno.exitCode = 1;
 }

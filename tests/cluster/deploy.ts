@@ -21,11 +21,15 @@ import { prepareSnapshotMetadata, snapshotMetadataValues } from "./changed_block
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 
-/** The node of a cluster, with a volume group for tests and a smaller one. */
-const ONE_NODE = [{
-  name: "node1",
-  volumeGroups: [{ name: "data", disksGiB: [10] }, { name: "small", disksGiB: [1] }],
-}];
+/** Returns the node of a cluster, with a volume group for tests, and smaller ones up to a number. */
+function oneNode(groups: number) {
+  const smaller = Array.from({ length: groups - 1 }, (_, n) => n === 0 ? "small" : `small${n + 1}`);
+  const volumeGroups = [
+    { name: "data", disksGiB: [10] },
+    ...smaller.map((name) => ({ name, disksGiB: [1] })),
+  ];
+  return [{ name: "node1", volumeGroups }];
+}
 
 /** Two nodes, the first of which has twice as much space. */
 const TWO_NODES = [
@@ -34,7 +38,7 @@ const TWO_NODES = [
 ];
 
 /** A node with disks that nobody uses, and which a rule names. Rules of udev give them names in /dev/disk/by-id. */
-const DISK_NODES = [{ ...ONE_NODE[0]!, bareDisksGiB: [2, 2] }];
+const DISK_NODES = [{ ...oneNode(2)[0]!, bareDisksGiB: [2, 2] }];
 
 /** For nodes where processes are killed often. */
 const QUICK_RESTARTS = { kubeletConfig: { crashLoopBackOff: { maxContainerRestartPeriod: "2s" } } };
@@ -59,6 +63,8 @@ const TRANSFER_NODES = ["node1", "node2"].map((name) => ({
 export interface DeployOptions {
   /** The kubelet's root directory, on every node. */
   readonly kubeletRoot?: string;
+  /** The number of volume groups of the only node; two by default. */
+  readonly groups?: number;
   /** True for two nodes with small groups; one node by default. */
   readonly twoNodes?: boolean;
   /** True for two nodes, the first with {@linkcode CARRIED_GROUP}. */
@@ -119,11 +125,12 @@ export async function startWithDriver(
   return cluster;
 }
 
-function nodesFor({ twoNodes = false, carriedGroup = false, transfers, diskRules }: DeployOptions) {
+/** Returns the nodes of a cluster, with their disks. */
+export function nodesFor({ groups = 2, twoNodes = false, carriedGroup = false, transfers, diskRules }: DeployOptions) {
   if (carriedGroup) return CARRIED_NODES;
   if (diskRules !== undefined) return DISK_NODES;
   if (transfers !== undefined) return TRANSFER_NODES;
-  return twoNodes ? TWO_NODES : ONE_NODE;
+  return twoNodes ? TWO_NODES : oneNode(groups);
 }
 
 /** Builds the archive of the driver's image from the present sources, in the folder. @returns its path */

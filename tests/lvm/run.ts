@@ -7,6 +7,7 @@
 import { parseArgs } from "@std/cli/parse-args";
 import { join } from "@std/path";
 import { bundle } from "../../deploy/bundle.ts";
+import { settleFigures } from "../bench/figures.ts";
 import { ensureArtifact } from "../rig/artifact.ts";
 import { ensureCsiSanity } from "../rig/csi_sanity.ts";
 import { type DebianRelease, type MachineKind, runGuest } from "../rig/guest.ts";
@@ -34,6 +35,8 @@ Runs the contract tests, csi-sanity and further suites over real LVM, each suite
   --filter TEXT   only the tests with this in their names; csi-sanity runs whole
   --full          all suites, and all tests that mostly repeat others, of which otherwise some run by chance
   --jobs N        the number of guests at a time; by default that of the processors, and at least two
+  --update        write the figures that encryption_cost measures, and the page that has them; otherwise it fails when one
+                  is beyond its limit in tests/bench/figures.json
   --machine KIND  uml (user-mode Linux, the default) or qemu (a whole machine in software emulation, much slower)
   -h, --help      show this help
 
@@ -69,6 +72,8 @@ interface Programs {
   readonly filter: string;
   /** Whether all tests run, and long ones in full length. */
   readonly full: boolean;
+  /** Whether figures that a suite measures are written. */
+  readonly update: boolean;
   /** Records the suites that pass. */
   readonly run: RecordedRun;
 }
@@ -132,6 +137,7 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
     console.log(`${suite.name} | FAILED: it passed no test at all`);
     passed = false;
   }
+  if (passed && machine === "uml" && debian === DEBIAN_RELEASES[0]) passed = await settleLeftFigures(outDir, programs);
   const seconds = Math.round((performance.now() - start) / 1000);
   console.log(`${suite.name} | ${passed ? "passed" : "FAILED"} after ${seconds} s`);
   if (passed && machine === "uml" && programs.filter === "") {
@@ -139,6 +145,12 @@ async function runSuite(suite: Suite, programs: Programs): Promise<boolean> {
     await programs.run.pass(`test:lvm ${suite.name}${release}`, { start, passed: lines.passed, full: programs.full });
   }
   return passed;
+}
+
+/** Compares or writes the figures that a suite left, if any. @returns whether they are within their limits */
+async function settleLeftFigures(outDir: string, { run, update }: Programs): Promise<boolean> {
+  const text = await Deno.readTextFile(join(outDir, "figures.json")).catch(() => undefined);
+  return text === undefined || await settleFigures(JSON.parse(text), { run, update, print: console.log });
 }
 
 /** Prints why csi-sanity skipped specs. @returns false when it skipped one for a reason that is not listed */
@@ -176,7 +188,7 @@ function leftOutTests(unsupported: readonly string[], seed: string): string[] {
 
 async function main(): Promise<number> {
   const args = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
-    boolean: ["full", "help"],
+    boolean: ["full", "help", "update"],
     string: ["debian", "filter", "jobs", "machine"],
     alias: { h: "help" },
     default: {
@@ -190,7 +202,7 @@ async function main(): Promise<number> {
   const sample = await sampleSeed();
   const usual = SUITES.filter(({ onlyFull }) => !onlyFull || args.full === true);
   const suites = names.length === 0 ? usual : SUITES.filter(({ name }) => names.some((part) => name.startsWith(part)));
-  const known = ["_", "debian", "filter", "full", "help", "h", "jobs", "machine"];
+  const known = ["_", "debian", "filter", "full", "help", "h", "jobs", "machine", "update"];
   const machine = args.machine as MachineKind;
   const debian = args.debian as DebianRelease;
   const unknown = names.find((part) => !SUITES.some(({ name }) => name.startsWith(part)));
@@ -202,7 +214,7 @@ async function main(): Promise<number> {
     (args.help ? console.log : console.error)(HELP);
     return args.help ? 0 : 2;
   }
-  const run = await RecordedRun.begin();
+  const run = await RecordedRun.begin({ needsCommit: args.update === true });
   const folder = await Deno.makeTempDir({ prefix: "denolith-bundles-" });
   try {
     const log = (line: string) => console.log(line);
@@ -227,6 +239,7 @@ async function main(): Promise<number> {
       debian,
       filter: String(args.filter),
       full: args.full === true,
+      update: args.update === true,
       run,
     };
     // A few tests need no parts.

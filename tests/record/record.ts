@@ -29,6 +29,9 @@ const ROOT = new URL("../..", import.meta.url).pathname;
 /** The file, from the root of the repository. */
 const FILE = "tests/record/README.md";
 
+/** What tasks write, which they do not test: the record, the figures, and the page of these. */
+const WRITTEN = [FILE, "tests/bench/figures.json", "docs/explanation/performance.md"];
+
 /** The paths of the product: a commit that changes none of them does not make a pass older. */
 const PRODUCT = ["base", "cli", "csi", "deploy", "k8s", "lvm", "plugin", "main.ts", "mod.ts", "deno.lock"];
 
@@ -54,9 +57,23 @@ export class RecordedRun {
     this.#commit = commit;
   }
 
-  /** Begins a run, which tests the files that are there now. */
-  static async begin(): Promise<RecordedRun> {
-    return new RecordedRun(await testedCommit());
+  /**
+   * Begins a run, which tests the files that are there now.
+   *
+   * @throws {Error} when they must be those of a commit, and are not
+   */
+  static async begin({ needsCommit = false } = {}): Promise<RecordedRun> {
+    const commit = await testedCommit();
+    if (needsCommit && commit === undefined) {
+      throw new Error("begin a run with --update: files differ from the commit; commit them first");
+    }
+    return new RecordedRun(commit);
+  }
+
+  /** Returns the commit whose files were there all the time; `undefined` when some were changed, or git does not tell. */
+  async commit(): Promise<string | undefined> {
+    const commit = await testedCommit();
+    return commit === this.#commit ? commit : undefined;
   }
 
   /**
@@ -76,10 +93,8 @@ export class RecordedRun {
     if (commands.length === 0) return;
     const { deno } = Deno.version;
     if (deno !== DENO_VERSION) return console.error(`task ${command}: not recorded, as this is Deno ${deno}`);
-    const commit = await testedCommit();
-    if (commit === undefined || commit !== this.#commit) {
-      return console.error(`task ${command}: not recorded, as files differ from the commit`);
-    }
+    const commit = await this.commit();
+    if (commit === undefined) return console.error(`task ${command}: not recorded, as files differ from the commit`);
     const pass: Pass = {
       commit,
       date: new Date().toISOString().slice(0, 10),
@@ -122,7 +137,7 @@ export async function mergePasses(text: string): Promise<string[]> {
 /** Returns the commit whose files are checked out; `undefined` when some were changed, or git does not tell. */
 async function testedCommit(): Promise<string | undefined> {
   try {
-    const changed = await git("status", "--porcelain", "--", ".", `:!${FILE}`);
+    const changed = await git("status", "--porcelain", "--", ".", ...WRITTEN.map((file) => `:!${file}`));
     return changed.trim() === "" ? (await git("rev-parse", "--short=12", "HEAD")).trim() : undefined;
   } catch {
     return undefined;

@@ -137,6 +137,7 @@ const OTHERS: readonly Row[] = [
   { command: "mutants", covers: [], ci: "by hand" },
   { command: "bench", covers: MACHINE, ci: "by hand" },
   { command: "bench:cluster", covers: [...CLAIMS, ...NODE], ci: "by hand" },
+  { command: "bench:cluster --groups 3", covers: [...CLAIMS, ...NODE], ci: "by hand" },
   { command: "bench:transfers", covers: TRANSFERS, ci: "by hand" },
   { command: "bench:scale", covers: ["k8s/"], ci: "by hand" },
 ];

@@ -8,6 +8,8 @@ import { parseArgs } from "@std/cli/parse-args";
 import manifest from "../../../deno.json" with { type: "json" };
 import { RecordedRun } from "../../record/record.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
+import { settleFigures } from "../figures.ts";
+import { nodeFigures, scaleFigures } from "../result_figures.ts";
 import { measureScale } from "./measure.ts";
 import { measureNode, nodeTable } from "./node_cost.ts";
 import type { ScaleReport, ScaleResult } from "./result.ts";
@@ -18,6 +20,8 @@ const HELP = `Usage: deno task bench:scale [flags]
 Measures what the controller costs in a large cluster: memory, CPU time, stalls of the event loop, requests, and how long
 claims take. The cluster is the fake API server of the tests with thin agents, in a process of its own.
 With --real it is a real API server with etcd and kube-controller-manager, which are built first.
+Fails when a figure of tests/bench/figures.json is beyond its limit; other clusters than those of 5000 nodes with 20 volumes
+each, with --real or --v8-flags, are not compared.
 
 Flags:
   --nodes N      the number of nodes; 5000 by default
@@ -26,13 +30,14 @@ Flags:
   --curve        measure clusters of 10 to 5000 nodes
   --node         what operations cost a node with 10 to 1000 volumes, and nothing else
   --v8-flags F   flags of V8, in place of those of the deployment
+  --update       write the figures, and the page that has them
   --json         print one JSON document instead of tables; its keys are in tests/bench/scale/result.ts
   -h, --help     show this help`;
 
 const CURVE = [10, 100, 1000, 2500, 5000];
 
 const flags = parseArgs(Deno.args.filter((arg) => arg !== "--"), {
-  boolean: ["help", "json", "real", "curve", "node"],
+  boolean: ["help", "json", "real", "curve", "node", "update"],
   string: ["nodes", "volumes", "v8-flags"],
   alias: { h: "help" },
 });
@@ -58,15 +63,25 @@ async function measure(sizes: readonly number[]): Promise<ScaleReport> {
   return { version: manifest.version, cpus: navigator.hardwareConcurrency, load, results };
 }
 
+const update = flags.update === true;
+const isUsual = !flags.real && [flags.nodes, flags.volumes, flags["v8-flags"]].every((flag) => flag === undefined);
+const print = flags.json ? console.error : console.log;
+
 if (flags.help) console.log(HELP);
-else if (flags.node) {
+else if (update && !isUsual) {
+  console.error(`bench:scale: ${Deno.args.join(" ")}: not understood; see --help`);
+  Deno.exitCode = 2;
+} else if (flags.node) {
+  const run = await RecordedRun.begin({ needsCommit: update });
   const costs = [];
   for (const volumes of [10, 100, 1_000]) costs.push(...await measureNode(volumes));
   console.log(nodeTable(costs));
+  if (!await settleFigures(nodeFigures(costs), { run, update, print })) Deno.exitCode = 1;
 } else {
-  const run = await RecordedRun.begin();
+  const run = await RecordedRun.begin({ needsCommit: update });
   const report = await measure(flags.curve ? CURVE : [Number(flags.nodes ?? (flags.real ? 1_000 : 5_000))]);
   console.log(flags.json ? JSON.stringify(report, undefined, 2) : scaleTable(report));
-  const isUsual = !flags.real && [flags.nodes, flags.volumes, flags["v8-flags"]].every((flag) => flag === undefined);
-  if (isUsual) await run.pass("bench:scale");
+  if (isUsual && !await settleFigures(scaleFigures(report), { run, command: "bench:scale", update, print })) {
+    Deno.exitCode = 1;
+  }
 }
