@@ -26,6 +26,7 @@ const UNUSED_PERMISSIONS: Record<string, Record<RbacPermission, string>> = {
   "denolith-controller": {
     "patch events": "only for what happens again and again",
     "get persistentvolumeclaims": "only where a claim changed while it was resized",
+    "patch snapshot.storage.k8s.io/volumesnapshots": "only for a finalizer that csi-provisioner left",
     "get storage.k8s.io/volumeattributesclasses": "only for claims that name one",
     "get lvm.denolith.dev/lvmvolumes": "only where the watch is behind",
     "get lvm.denolith.dev/lvmsnapshots": "only where the watch is behind",
