@@ -4,14 +4,14 @@
  * @module
  */
 
-import type { Diagnosis, Finding } from "./doctor.ts";
+import { CHECK_NAMES, type Diagnosis, type Finding } from "./doctor.ts";
 import type { Level } from "./finding.ts";
 import { escapeControls, withoutControls, wrapText } from "../../base/text_table.ts";
 
 const MARKS: Readonly<Record<Level, string>> = { ok: "✓", info: "i", warning: "!", error: "✗" };
 
 /** The width of the column of check names. */
-const NAME_WIDTH = 11;
+const NAME_WIDTH = Math.max(...CHECK_NAMES.map(({ length }) => length)) + 1;
 
 /** Formats a diagnosis as JSON. */
 export function diagnosisJson(diagnosis: Diagnosis): string {

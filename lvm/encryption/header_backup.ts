@@ -10,7 +10,7 @@ import { StorageError } from "../../base/error.ts";
 import { dd, type Exec } from "../exec.ts";
 import { verifyDevice } from "../host/device.ts";
 import { headerBackupLvName, uniqueLvName } from "../../base/ids.ts";
-import { lvchange, lvcreate } from "../model/command_lines.ts";
+import { lvchange, lvcreate, WIPE_SIGNATURES } from "../model/command_lines.ts";
 import {
   type BackedUpKeys,
   findHeaderBackup,
@@ -43,7 +43,7 @@ export async function createHeaderBackup(
   const name = uniqueLvName(headerBackupLvName(id), group.lvs.map(({ name }) => name));
   const size = LUKS_HEADER_BYTES;
   const addtag = headerBackupTags(driverOf(volume), { id, keys });
-  const command = lvcreate({ yes: true, wipesignatures: "y", zero: "y", name, size, addtag }, group.name);
+  const command = lvcreate({ ...WIPE_SIGNATURES, zero: "y", name, size, addtag }, group.name);
   await lvm.allocate(group, size, command).catch((cause) => {
     if (!(cause instanceof StorageError && cause.kind === "NoSpace")) throw cause;
     throw new StorageError(

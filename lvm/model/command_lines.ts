@@ -56,6 +56,9 @@ export interface LvcreateOptions extends CommonOptions {
   readonly virtualsize?: bigint;
 }
 
+/** Wipes old signatures from a new LV without asking: its extents are free, so nobody needs what is on them. */
+export const WIPE_SIGNATURES = { yes: true, wipesignatures: "y" } as const satisfies LvcreateOptions;
+
 /** Options of lvextend(8). */
 export interface LvextendOptions extends Pick<CommonOptions, "config"> {
   /** The new size, in bytes. */

@@ -7,7 +7,7 @@
 import { uniqueLvName, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { deletedLvs } from "../inventory/leftovers.ts";
 import type { VolumeRequest } from "../inventory/volume.ts";
-import { lvcreate, type LvcreateOptions } from "../model/command_lines.ts";
+import { lvcreate, type LvcreateOptions, WIPE_SIGNATURES } from "../model/command_lines.ts";
 import { hasIntegrity, isCached, type Layout } from "../model/layout.ts";
 import type { PhysicalVolume, VolumeGroup } from "../model/report.ts";
 import { CACHED, copyBaseTags, INTEGRITY, sourceNodeTags, volumeTags } from "../model/tags.ts";
@@ -29,8 +29,7 @@ export function volumeCommand(
 ): string[] {
   const { id, layout, goal, sourceNode } = request;
   const lvcreateOptions: LvcreateOptions = {
-    yes: true, // Wipes old signatures without asking: the extents are free, so nobody needs what is on them.
-    wipesignatures: "y",
+    ...WIPE_SIGNATURES,
     name: newVolumeLvName(driver, group, id),
     ...options,
     addtag: [

@@ -4,6 +4,7 @@
  * @module
  */
 
+import { backoffOf } from "../../k8s/runtime/backoffs.ts";
 import { lastSignOfLife } from "../../k8s/api/agent_leases.ts";
 import type { LvmNode } from "../../k8s/api/lvm_objects.ts";
 import type { Event, Lease, Node, Pod } from "../../k8s/api/objects.ts";
@@ -111,7 +112,7 @@ export function isHeld(lease: Lease | undefined, now: Date): boolean {
 }
 
 /** The time within which a component says again what it waits for, or why it fails, in milliseconds. */
-export const MAX_RETRY_MS = 360_000;
+export const MAX_RETRY_MS = backoffOf("provisioner").capMs + CLOCK_SKEW_MS;
 
 /**
  * Returns for what the agent waits, while LVM does not respond: it says so in an event of the LVMVolume or LVMSnapshot, again at
