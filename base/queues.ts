@@ -18,3 +18,21 @@ export class Queues {
     return result;
   }
 }
+
+/** Runs that callers share: each gets the result of one that begins after it asked. Those of a key run one after the other. */
+export class SharedRuns<T> {
+  readonly #queues = new Queues();
+  readonly #waiting = new Map<string, Promise<T>>();
+
+  /** Returns the result of the next run of the key, which begins as soon as the one that is running has ended. */
+  run(key: string, body: () => Promise<T>): Promise<T> {
+    const waiting = this.#waiting.get(key);
+    if (waiting !== undefined) return waiting;
+    const result = this.#queues.run(key, () => {
+      this.#waiting.delete(key);
+      return body();
+    });
+    this.#waiting.set(key, result);
+    return result;
+  }
+}

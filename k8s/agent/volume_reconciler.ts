@@ -10,7 +10,7 @@ import { defined } from "../../base/defined.ts";
 import { StorageError, truncate } from "../../base/error.ts";
 import type { CopyProgress } from "../../lvm/inventory/copying.ts";
 import type { VolumeFinder } from "../../lvm/inventory/volume_finder.ts";
-import type { GroupMatcher } from "../../lvm/model/groups.ts";
+import type { Candidate, GroupMatcher } from "../../lvm/model/groups.ts";
 import { parseVolumeId, type VolumeId } from "../../base/ids.ts";
 import type { IoLimiter, LimitsState } from "../../lvm/staging/io_limiter.ts";
 import { type Locks, volumeCreationLocks, volumeLock } from "../../base/locks.ts";
@@ -22,7 +22,7 @@ import type { KeyChanges } from "../../lvm/encryption/key_changes.ts";
 import type { ContentSectors } from "../../lvm/health/sectors.ts";
 import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
-import { requireCompatible, type Volume } from "../../lvm/inventory/volume.ts";
+import { requireCompatible, type Volume, type VolumeRequest } from "../../lvm/inventory/volume.ts";
 import { removeMissingVolume } from "../../lvm/deletion/missing_thin.ts";
 import type { HeldVolumes } from "../../lvm/volumes/held_volumes.ts";
 import { type ImportedVolumes, isReturned } from "../../lvm/volumes/imported_volumes.ts";
@@ -31,6 +31,7 @@ import { orAbsentOrChanged } from "../client/client.ts";
 import { patchWithRetry } from "../client/patches.ts";
 import {
   CLAIM_ANNOTATION,
+  isToBeCreated,
   LVM_VOLUME_FINALIZER,
   type LvmVolume,
   lvmVolumes,
@@ -230,6 +231,7 @@ export class VolumeReconciler {
 
   async #reconcileVolume(object: LvmVolume, id: VolumeId): Promise<void> {
     const { lvm, volumeFinder, locks, parseGroups, copies } = this.#options;
+    if (isNew(object) && await this.#createNew(object, id)) return;
     const groups = await lvm.report();
     const found = volumeFinder.locate(groups, id);
     if (found.state === "lost") {
@@ -248,12 +250,7 @@ export class VolumeReconciler {
       if (hasCurrentError(object)) return; // it failed, and the spec has not changed
       const { source } = volumeRequestOf(object, parseGroups);
       if (object.spec.copy !== undefined) this.#requireNoOlderLv(groups, source);
-      await locks.run(
-        "creation",
-        volumeCreationLocks(id, source),
-        () => this.#reconciler.logged("create", object, () => this.#create(object, groups)),
-      );
-      return this.#options.formatter.formatSoon(id);
+      return void await this.#createNew(object, id, groups);
     }
     const { volume } = found;
     if (object.status?.lvUUID === undefined) {
@@ -422,10 +419,31 @@ export class VolumeReconciler {
     });
   }
 
-  /** Creates the LV. Saves the chosen group in the status before, and the LV's UUID afterwards. */
-  async #create(object: LvmVolume, groups: FreshReport): Promise<void> {
-    const { volumes, copies, parseGroups, events, onChange } = this.#options;
+  /** Creates the LV. @param groups a report; without it, what is known decides @returns false when a report must decide */
+  async #createNew(object: LvmVolume, id: VolumeId, groups?: FreshReport): Promise<boolean> {
+    const { volumes, formatter, locks, parseGroups } = this.#options;
     const request = volumeRequestOf(object, parseGroups);
+    const isCreated = await locks.run("creation", volumeCreationLocks(id, request.source), async () => {
+      const place = groups ?? volumes.knownPlaceFor(request);
+      return place !== undefined &&
+        await this.#reconciler.logged("create", object, () => this.#create(object, request, place));
+    });
+    if (isCreated) formatter.formatSoon(id);
+    return isCreated;
+  }
+
+  /**
+   * Creates the LV. Saves the chosen group in the status before, and the LV's UUID afterwards.
+   *
+   * @param place a report, or where it is known not to exist
+   * @returns false when a report must decide
+   */
+  async #create(
+    object: LvmVolume,
+    request: VolumeRequest,
+    place: FreshReport | Candidate<VolumeGroup>,
+  ): Promise<boolean> {
+    const { volumes, copies, events, onChange } = this.#options;
     let latest = object;
     let group: VolumeGroup;
     const onChoice = async (chosen: VolumeGroup) => {
@@ -434,15 +452,23 @@ export class VolumeReconciler {
       latest = await this.#reconciler.patchStatus(latest, { ...latest.status, state: "Pending", volumeGroup: name });
     };
     const { source } = request;
-    if (source !== undefined) {
-      const outcome = await copies.createNew(groups, { ...request, source }, onChoice);
+    let size: bigint;
+    if ("group" in place) {
+      await onChoice(place.group);
+      if (!await volumes.createKnown(place, request).finally(onChange)) return false;
+      size = place.size;
+    } else if (source === undefined) {
+      size = await volumes.createNew(place, request, onChoice).finally(onChange); // also a refusal may change what the node offers
+    } else {
+      const outcome = await copies.createNew(place, { ...request, source }, onChoice);
       if (outcome === "copied") events.record(object, "Normal", "Copying", `copying from ${describeSource(source)}`);
-      return onChange();
+      onChange();
+      return true;
     }
-    const size = await volumes.createNew(groups, request, onChoice).finally(onChange); // also a refusal may change what the node offers
     const volume = await volumes.readCreated(request, group!, size);
     // without an event: the status has all of it, and the claim gets one (ProvisioningSucceeded)
     await this.#reconciler.writeStatus(latest, this.#observedStatus(latest, volume));
+    return true;
   }
 
   async #extend(object: LvmVolume, before: Volume): Promise<void> {
@@ -459,6 +485,13 @@ export class VolumeReconciler {
       `extended from ${formatBytes(before.size)} to ${formatBytes(extended.size)}`,
     );
   }
+}
+
+/** Reports whether nothing was tried for an object yet, and its LV is neither a copy nor one that exists. */
+function isNew(object: LvmVolume): boolean {
+  const { status, spec: { adoptsVolume, imports, copy } } = object;
+  return status === undefined && isToBeCreated(object) &&
+    [adoptsVolume, imports, copy].every((each) => each === undefined);
 }
 
 /** Returns the condition of a type that an object has, and the one that it is about to have. */

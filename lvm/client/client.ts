@@ -11,7 +11,7 @@
 import { type Command, commandError, type Exec, type Output, runThen } from "../exec.ts";
 import { formatBytes } from "../../base/size.ts";
 import { describeFree } from "../settings/spare_space.ts";
-import { Queues } from "../../base/queues.ts";
+import { Queues, SharedRuns } from "../../base/queues.ts";
 import { lvchangeTags, type LvremoveOptions, onlyWithAllPvs, type Selection } from "../model/command_lines.ts";
 import { ignoring, lateCompletion, StorageError } from "../../base/error.ts";
 import { pvsToName } from "../model/layout.ts";
@@ -28,7 +28,7 @@ import {
   MISSING_PVS,
   refusalReason,
 } from "./refusals.ts";
-import { type LocatedLv, lvPath, type VolumeGroup } from "../model/report.ts";
+import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import { withinDeadline } from "../../base/clock.ts";
 
@@ -84,6 +84,7 @@ export class Lvm {
   readonly #refusals = new GroupRefusals();
   /** The allocations of groups with spare space, by the UUIDs of the groups. */
   readonly #allocations = new Queues();
+  readonly #flushes = new SharedRuns<void>();
   readonly #pendingChanges = new Set<Promise<unknown>>();
   /** What settles when a command has ended that outlasted its deadline, with the UUID of its group. */
   readonly #lateChanges = new Map<Promise<unknown>, string>();
@@ -177,6 +178,11 @@ export class Lvm {
     return this.#known.about(id.slice("v1-".length)); // which is in the names of its LVs, and in the tags with its id
   }
 
+  /** Notes what the kernel shows of an LV that this client has just created. */
+  noteCreated({ name }: Pick<VolumeGroup, "name">, lv: LogicalVolume): void {
+    this.#known.noteCreated(name, lv);
+  }
+
   /** Returns what is known of a volume for a caller that asks the kernel, too ({@linkcode KnownGroups.toConfirm}). */
   knownToConfirm(id: VolumeId): KnownReport | undefined {
     return this.#known.toConfirm(id.slice("v1-".length));
@@ -206,7 +212,7 @@ export class Lvm {
     args: readonly string[],
     { devices = [] }: { readonly devices?: readonly string[] } = {},
   ): Promise<void> {
-    await this.#change(group, args, () => flushDisks(this.exec, group.pvPaths), { devices });
+    await this.#change(group, args, () => this.#flush(group), { devices });
   }
 
   /**
@@ -258,9 +264,7 @@ export class Lvm {
       running,
       CHANGES_WAIT_MS,
       () =>
-        body((group, args) =>
-          this.#change(group, args, () => flushDisks(this.exec, group.pvPaths), { isAlone: true, readsOwnDisks })
-        ),
+        body((group, args) => this.#change(group, args, () => this.#flush(group), { isAlone: true, readsOwnDisks })),
     );
   }
 
@@ -278,7 +282,7 @@ export class Lvm {
     await this.#change(group, args, async ({ stdout }) => {
       isChanged = CHANGED.test(stdout);
       // also when LVM says nothing, as lvm.conf may have it (log/silent)
-      if (isLast) await flushDisks(this.exec, group.pvPaths);
+      if (isLast) await this.#flush(group);
     }).catch(ignoring("NotFound"));
     return isChanged;
   }
@@ -315,10 +319,15 @@ export class Lvm {
       areRemoved = parts.map((part) => names.has(part.at(-1)!));
       return areRemoved;
     };
-    await this.#change(group, args, () => flushDisks(this.exec, group.pvPaths), {
+    await this.#change(group, args, () => this.#flush(group), {
       parts: { args: parts, areChanged: areRemovedBy },
     });
     return areRemoved;
+  }
+
+  /** Flushes the disks of a group, once for all changes that have ended by then. */
+  #flush({ pvPaths }: VolumeGroup): Promise<void> {
+    return this.#flushes.run(pvPaths.join(), () => flushDisks(this.exec, pvPaths));
   }
 
   /** Returns the error of a command that LVM refused, and remembers a group that it does not change at all. */

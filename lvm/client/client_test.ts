@@ -3,6 +3,7 @@ import { StorageError } from "../../base/error.ts";
 import { type Command, describeCommand, type Output } from "../exec.ts";
 import { Lvm } from "./client.ts";
 import type { VolumeGroup } from "../model/report.ts";
+import { flushPromises } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/wait_until.ts";
 
 Deno.test("interruptedChanges() counts the changes of a group that were killed or failed, also late, and no refusals", async () => {
@@ -79,6 +80,32 @@ Deno.test("callers that changed something concurrently share one report, which s
   report!.answer.resolve(ok);
   await Promise.all(made.slice(1));
   assertEquals(runs.map(({ args }) => args[0]), ["lvcreate", "lvcreate", "lvcreate", report!.args[0]]);
+});
+
+Deno.test("changes that end while the disks are flushed share the next flush, and end with it", async () => {
+  const flushes: PromiseWithResolvers<Output>[] = [];
+  const ok = { code: 0, stdout: "", stderr: "" };
+  const run = ({ program }: Command) => {
+    if (program !== "sync") return Promise.resolve(ok);
+    flushes.push(Promise.withResolvers<Output>());
+    return flushes.at(-1)!.promise;
+  };
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+  const group = { name: "data", pvPaths: ["/dev/sda"], lvs: [] } as unknown as VolumeGroup;
+  const ended: number[] = [];
+  const change = (number: number) => lvm.change(group, ["lvcreate"]).then(() => void ended.push(number));
+  const first = change(1);
+  await waitUntil(() => flushes.length === 1, "a flush");
+  const others = [change(2), change(3)];
+  await flushPromises();
+  assertEquals([ended, flushes.length], [[], 1]);
+  flushes[0]!.resolve(ok);
+  await first;
+  await waitUntil(() => flushes.length === 2, "another flush");
+  assertEquals(ended, [1]);
+  flushes[1]!.resolve(ok);
+  await Promise.all(others);
+  assertEquals([ended, flushes.length], [[1, 2, 3], 2]);
 });
 
 Deno.test("change() ends when the change is in the disks, not only in their caches, also after its deadline", async () => {

@@ -14,8 +14,8 @@ import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 declare const known: unique symbol;
 
 /**
- * A report, with the changes of this process to LVs that it has, and without LVs that this process has created since. Its free
- * space is that of the report. It is no fresh report, and cannot be used as one.
+ * A report, with the changes of this process to LVs that it has, and with the LVs that this process has created since and has
+ * noted. Its free space is that of the report. It is no fresh report, and cannot be used as one.
  */
 export type KnownReport = readonly VolumeGroup[] & { readonly [known]: true };
 
@@ -29,6 +29,8 @@ export interface PendingChange {
   changed?: boolean;
   /** True if it does not run any more: a report that starts now shows it. */
   ended?: true;
+  /** The LV that it created, once that is known. */
+  created?: LogicalVolume;
 }
 
 /** The age at which no change depends on a report any more, in milliseconds: a disk may have failed, or hang, since. */
@@ -54,6 +56,14 @@ export class KnownGroups {
     const change: PendingChange = { group, args };
     this.#changes.push(change);
     return change;
+  }
+
+  /** Notes an LV that a change which has ended has created, as the kernel shows it. */
+  noteCreated(group: string, lv: LogicalVolume): void {
+    const change = this.#changes.findLast(({ group: name, args, ended }) =>
+      ended && name === group && args[0] === "lvcreate" && args[args.indexOf("--name") + 1] === lv.name
+    );
+    if (change?.changed) change.created = lv;
   }
 
   /** Notes that a report of all groups starts. @returns what notes the groups that it shows */
@@ -110,9 +120,17 @@ export class KnownGroups {
       const changedGroups = change.changed ? applyChange(groups, change) : undefined;
       if (changedGroups !== undefined) groups = changedGroups;
       else if (concerns(change, mark, groups)) return undefined;
+      if (change.args[0] === "lvcreate") groups = withoutSpaceOfLv(groups, change.group);
     }
     return groups as KnownReport;
   }
+}
+
+/** Returns the groups when one of them has an LV more. */
+function withoutSpaceOfLv(groups: readonly VolumeGroup[], name: string): readonly VolumeGroup[] {
+  return groups.map((group) =>
+    group.name === name && group.lvsLeft !== undefined ? { ...group, lvsLeft: group.lvsLeft - 1 } : group
+  );
 }
 
 /** Reports whether a change may concern what a mark is in the names and tags of. An administrator may have renamed an LV. */
@@ -126,7 +144,10 @@ function concerns({ group: groupName, args }: PendingChange, mark: string, group
 
 /** Returns the groups after a change; `undefined` when its effect is not known. */
 function applyChange(groups: readonly VolumeGroup[], change: PendingChange): readonly VolumeGroup[] | undefined {
-  const { group: name, args: [subcommand = "", ...args] } = change;
+  const { group: name, args: [subcommand = "", ...args], created } = change;
+  if (created !== undefined) {
+    return groups.map((group) => group.name === name ? { ...group, lvs: [...group.lvs, created] } : group);
+  }
   const options = parseOptions(args);
   if (options === undefined) return undefined;
   const changeGroup = (to: (group: VolumeGroup) => VolumeGroup) =>

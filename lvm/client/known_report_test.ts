@@ -64,6 +64,37 @@ Deno.test("KnownGroups does not know what a change did that failed, still runs, 
   assertEquals(knownAfter("1", { args: tags, changed: false }), ["t vol-1:x vol-2:y"]); // LVM selected nothing
 });
 
+Deno.test("KnownGroups knows an LV that was created once it is noted, until a report shows it", () => {
+  const known = new KnownGroups();
+  known.startReport()(report);
+  const change = known.startChange("data", "lvcreate --name vol-3 --size 8b data".split(" "));
+  const created = { name: "vol-3", uuid: "c", tags: ["z"] } as unknown as LogicalVolume;
+  known.noteCreated("data", created);
+  assertEquals(known.about("3"), undefined, "it has not ended");
+  end(change, true);
+  known.noteCreated("other", created);
+  known.noteCreated("data", { ...created, name: "vol-4" });
+  assertEquals(known.about("3"), undefined, "another one was noted");
+  known.noteCreated("data", created);
+  assertEquals(shortOf(known.about("3")), ["t vol-1:x vol-2:y vol-3:z"]);
+  end(known.startChange("data", "lvchange --addtag more data/vol-3".split(" ")), true);
+  assertEquals(shortOf(known.about("3")), ["t vol-1:x vol-2:y vol-3:z,more"]);
+  known.startReport()(report);
+  assertEquals(shortOf(known.about("3")), ["t vol-1:x vol-2:y"]);
+});
+
+Deno.test("KnownGroups counts the LVs that a group still takes, also while they are created, and those that failed", () => {
+  const known = new KnownGroups();
+  known.startReport()([{ ...report[0]!, lvsLeft: 3 }]);
+  const left = () => known.about("9")?.map(({ lvsLeft }) => lvsLeft);
+  const create = (name: string) => known.startChange("data", `lvcreate --name ${name} --size 8b data`.split(" "));
+  const [first] = [create("vol-3"), create("vol-4")];
+  assertEquals(left(), [1]);
+  end(first, true);
+  end(known.startChange("data", "lvchange --addtag z data/vol-1".split(" ")), true);
+  assertEquals(left(), [1]);
+});
+
 Deno.test("KnownGroups keeps a change that ended after the start of a report, which may not show it", () => {
   const known = new KnownGroups();
   known.startReport()(report);

@@ -6,6 +6,7 @@
 
 import { type Command, commandError, type Exec, runOk } from "../exec.ts";
 import { defined } from "../../base/defined.ts";
+import { SharedRuns } from "../../base/queues.ts";
 import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
 
 /** A device-mapper device. */
@@ -93,6 +94,30 @@ export async function readMappedDevice(exec: Exec, name: string): Promise<Mapped
   if (output.code === 0) return parseDevices(output.stdout)[0];
   if (/not found|does not exist/i.test(output.stderr)) return undefined;
   throw commandError(command, output);
+}
+
+/** Reads devices by their names, those of callers that ask at the same time together. */
+export class MappedDeviceReader {
+  readonly #exec: Exec;
+  readonly #runs = new SharedRuns<readonly MappedDevice[]>();
+  readonly #names = new Set<string>();
+
+  /** Creates it. */
+  constructor(exec: Exec) {
+    this.#exec = exec;
+  }
+
+  /** Reads a device as {@linkcode readMappedDevice} does. */
+  async read(name: string): Promise<MappedDevice | undefined> {
+    this.#names.add(name);
+    const devices = await this.#runs.run("", async () => {
+      const [first, ...others] = this.#names;
+      this.#names.clear();
+      if (others.length > 0) return await readMappedDevices(this.#exec); // dmsetup ends at a name that it does not find
+      return [await readMappedDevice(this.#exec, first!)].filter((device) => device !== undefined);
+    });
+    return devices.find((device) => device.name === name);
+  }
 }
 
 /**

@@ -5,7 +5,13 @@ import targets from "../../tests/fixtures/doctor/dmsetup_targets.txt" with { typ
 import df from "../../tests/fixtures/doctor/df_several.txt" with { type: "text" };
 import findmnt from "../../tests/fixtures/doctor/findmnt_deleted.json" with { type: "text" };
 import version from "../../tests/fixtures/doctor/lvm_version.txt" with { type: "text" };
-import { readDmTargets, readLvmVersion, readMappedDevices, readPoolUsage } from "./device_mapper.ts";
+import {
+  MappedDeviceReader,
+  readDmTargets,
+  readLvmVersion,
+  readMappedDevices,
+  readPoolUsage,
+} from "./device_mapper.ts";
 import { readDisks } from "./disks.ts";
 import { StorageError } from "../../base/error.ts";
 import type { Exec } from "../exec.ts";
@@ -15,6 +21,28 @@ import { isDeletedNodeMount, isDriverVolumeMount, readMounts, readUsages } from 
 function execReturning(stdout: string, code = 0): Exec {
   return { run: () => Promise.resolve({ code, stdout, stderr: "" }), idle: () => Promise.resolve() };
 }
+
+Deno.test("MappedDeviceReader reads one device by its name, and all of them for callers that ask at the same time", async () => {
+  const commands: string[] = [];
+  const output = (name: string) => `${name}|LVM-${name}|253:1|Active||Live\n`;
+  const reader = new MappedDeviceReader({
+    run: ({ args }) => {
+      const name = args.at(-1)!;
+      const isAll = name.includes(",");
+      commands.push(isAll ? "all" : name);
+      if (name === "gone") return Promise.resolve({ code: 1, stdout: "", stderr: "Device does not exist." });
+      return Promise.resolve({ code: 0, stdout: isAll ? output("a") + output("b") : output(name), stderr: "" });
+    },
+    idle: () => Promise.resolve(),
+  });
+  const uuids = async (...names: string[]) =>
+    (await Promise.all(names.map((name) => reader.read(name)))).map((device) => device?.uuid);
+  assertEquals([await uuids("a"), await uuids("gone")], [["LVM-a"], [undefined]]);
+  assertEquals(await uuids("a", "gone", "b"), ["LVM-a", undefined, "LVM-b"]);
+  const [first, ...others] = [uuids("a"), Promise.resolve().then(() => uuids("b"))];
+  assertEquals([await first, ...await Promise.all(others)], [["LVM-a"], ["LVM-b"]]);
+  assertEquals(commands, ["a", "gone", "all", "a", "b"]);
+});
 
 Deno.test("the output of dmsetup 1.02.185 and lvm 2.03.16 is parsed", async () => {
   assertEquals(await readLvmVersion(execReturning(version)), { lvm: "2.03.16", dmDriver: "4.47.0" });

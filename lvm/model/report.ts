@@ -180,6 +180,8 @@ export interface VolumeGroup {
   readonly refusal?: string;
   /** The reason of {@linkcode refusal}; absent where it is none of its own. */
   readonly refusalReason?: Reason;
+  /** How many LVs it takes before it refuses further ones, by its limit and its metadata area; absent where neither is known. */
+  readonly lvsLeft?: number;
   /** True if another group has its name: LVM refuses commands that name either of them. */
   readonly ambiguous?: boolean;
   /** Its tags. */

@@ -260,14 +260,24 @@ export const METADATA_BYTES_PER_VOLUME = 610n;
 /** The free space of a metadata area that new volumes do not get, in bytes: changes of existing ones need some. */
 export const METADATA_RESERVE = 8n * METADATA_BYTES_PER_VOLUME;
 
+/** How many LVs a group has and may have, and the free space of its metadata area, in bytes. */
+interface LvSpace {
+  readonly lvs: readonly LogicalVolume[];
+  readonly maxLvs: bigint;
+  readonly metadataFree: bigint | undefined;
+}
+
+/** Returns how many further LVs a group takes; nothing where neither a limit nor its metadata area says so. */
+function lvsLeft({ lvs, maxLvs, metadataFree }: LvSpace): Pick<VolumeGroup, "lvsLeft"> {
+  const limits = [
+    ...maxLvs > 0n ? [maxLvs - BigInt(lvs.length)] : [],
+    ...metadataFree === undefined ? [] : [(metadataFree - METADATA_RESERVE) / METADATA_BYTES_PER_VOLUME],
+  ];
+  return limits.length === 0 ? {} : { lvsLeft: Math.max(0, Math.min(...limits.map(Number))) };
+}
+
 /** Returns why LVM would create no LV in a group, whatever its size, if the report shows it. */
-function creationRefusal(
-  { lvs, maxLvs, metadataFree }: {
-    readonly lvs: readonly LogicalVolume[];
-    readonly maxLvs: bigint;
-    readonly metadataFree: bigint | undefined;
-  },
-): Pick<VolumeGroup, "refusal" | "refusalReason"> {
+function creationRefusal({ lvs, maxLvs, metadataFree }: LvSpace): Pick<VolumeGroup, "refusal" | "refusalReason"> {
   if (maxLvs > 0n && BigInt(lvs.length) >= maxLvs) {
     const refusal = `it has as many logical volumes as it may, ${maxLvs}: vgchange --maxlogicalvolumes`;
     return { refusal, refusalReason: "TooManyLogicalVolumes" };
@@ -302,11 +312,7 @@ function parseGroup(entry: ReportRow): VolumeGroup {
     responsive: true,
     lvs,
   };
-  const refused = creationRefusal({
-    lvs,
-    maxLvs: row.optionalSize("max_lv") ?? 0n,
-    metadataFree: row.optionalSize("vg_mda_free"),
-  });
+  const lvSpace = { lvs, maxLvs: row.optionalSize("max_lv") ?? 0n, metadataFree: row.optionalSize("vg_mda_free") };
   problems.push(...row.problems, ...lvProblems);
   const hidesLvs = lvProblems.length > 0 || row.problems.some((problem) => problem.startsWith("vg_tags:"));
   const unreadable = [
@@ -316,7 +322,8 @@ function parseGroup(entry: ReportRow): VolumeGroup {
   ];
   return {
     ...group,
-    ...refused,
+    ...creationRefusal(lvSpace),
+    ...lvsLeft(lvSpace),
     ...defined({ unreadable: unreadable.length === 0 ? undefined : [...new Set(unreadable)] }),
     ...(problems.length > 0 && {
       responsive: false,

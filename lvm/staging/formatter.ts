@@ -1,8 +1,9 @@
 /**
  * Formats volumes right after their creation, while their claims and pods are bound, so that the first stage is like a later one.
  *
- * It only saves time: nobody waits for it but who needs the volume, what it does not do the stage does, and it begins
- * nothing while LVM changes something, since claims wait for that. That the volume is in use is not recorded: it is not.
+ * It only saves time: nobody waits for it but who needs the volume, and what it does not do the stage does. It begins nothing
+ * while LVM changes something or several volumes wait, since claims wait for that, and reads no report. That the volume is in
+ * use is not recorded: it is not.
  *
  * @module
  */
@@ -63,10 +64,9 @@ export class Formatter {
     const { lvm, locks, staging, onError } = this.#options;
     for (const id of this.#waiting) {
       const isIdle = await lvm.becomesIdle();
-      this.#waiting.delete(id);
-      if (!isIdle || this.#worker.stopped) continue;
-      if (lvm.knownToConfirm(id) === undefined) await lvm.reportAfterChanges().catch(onError); // none since it was made
-      if (!this.#isToBeFormatted(id)) continue;
+      if (this.#waiting.size > 1) this.#waiting.clear();
+      // not once it was cleared, here or by stop()
+      if (!this.#waiting.delete(id) || !isIdle || !this.#isToBeFormatted(id)) continue;
       // one that is busy is being staged, or deleted
       await locks.runYielding("formatting", [volumeLock(id)], () => staging.format(id))
         .catch(ignoring("Busy")).catch(onError);

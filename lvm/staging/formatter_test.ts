@@ -96,15 +96,24 @@ Deno.test("the first stage checks a filesystem that another process created, and
   assertEquals((await grown.stage()).endsWith("vgchange wipefs e2fsck mount resize2fs"), true);
 });
 
-Deno.test("a new volume is formatted as a report shows it, if there was none since it was made", async () => {
+Deno.test("a new volume is formatted as the kernel showed it, without a report since it was made", async () => {
   await using own = await setUp();
   await own.volumes.delete(id);
-  await own.volumes.create(namedRequest("one", 32n * MiB));
-  assertEquals((await own.format()).replace(/^.*fullreport/, "fullreport").split(" ").slice(0, 2), [
-    "fullreport",
-    "dmsetup",
-  ]);
+  const [request, [group]] = [namedRequest("one", 32n * MiB), await own.lvm.report()];
+  assertEquals([await own.volumes.create(request), await own.format()], [32n * MiB, "lvremove fullreport lvcreate"]);
+  await own.volumes.readCreated(request, group!, 32n * MiB);
+  assertEquals(await own.format(), "dmsetup dmsetup lsblk wipefs cmp dd lvchange mke2fs wipefs lvchange");
   assertEquals(own.tags(), ["denolith.fs=formatted", "denolith.unmounted"]);
+});
+
+Deno.test("volumes that are made at the same time are formatted when they are staged", async () => {
+  await using own = await setUp();
+  own.formatter.formatSoon(volumeIdOf("two"));
+  assertEquals(await own.format(), "");
+  assertEquals([await own.format(), own.tags()[0]], [
+    "dmsetup lsblk wipefs cmp dd lvchange mke2fs wipefs lvchange",
+    "denolith.fs=formatted",
+  ]);
 });
 
 Deno.test("a new volume is formatted also where LVM has several groups", async () => {

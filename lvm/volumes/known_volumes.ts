@@ -16,7 +16,7 @@ import { lvchangeTags, type Selection } from "../model/command_lines.ts";
 import { type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
 import { inDeviceName, type VolumeId, volumeLvName } from "../../base/ids.ts";
 import { formatStateTag, markVolumeDeleted, OWNER, unmountedTag, usedTag, VOLUME, volumeTags } from "../model/tags.ts";
-import { lvUuidOf, readMappedDevice } from "../host/device_mapper.ts";
+import { lvUuidOf, type MappedDeviceReader } from "../host/device_mapper.ts";
 import { newVolumeLvName } from "./volume_command.ts";
 import { copiesInProgress } from "../inventory/copying.ts";
 import { type Candidate, isSelected, selectCandidates } from "../model/groups.ts";
@@ -48,7 +48,7 @@ export function knownGroupFor(
   const [group, ...others] = finder.managedGroups(known).filter((group) => isSelected(group, groups));
   // a deleted volume may still have the name
   if (
-    group === undefined || others.length > 0 ||
+    group === undefined || others.length > 0 || (group.lvsLeft ?? 1) < 1 ||
     known.some(({ lvs }) => lvs.some(({ name }) => name.startsWith(volumeLvName(id))))
   ) {
     return undefined;
@@ -63,7 +63,7 @@ export function knownGroupFor(
  * @returns `undefined` when a report must show it
  */
 export async function readCreated(
-  { lvm, finder: { driver } }: KnownVolumesContext,
+  { devices, driver }: { readonly devices: MappedDeviceReader; readonly driver: string },
   group: VolumeGroup,
   request: VolumeRequest,
   size: bigint,
@@ -71,7 +71,7 @@ export async function readCreated(
   if (request.layout.type !== "linear" || request.thin !== undefined || request.source !== undefined) return undefined;
   const name = newVolumeLvName(driver, group, request.id);
   const deviceName = `${inDeviceName(group.name)}-${inDeviceName(name)}`;
-  const mapped = await readMappedDevice(lvm.exec, deviceName).catch(ignoring("CommandFailed", "Unavailable"));
+  const mapped = await devices.read(deviceName).catch(ignoring("CommandFailed", "Unavailable"));
   const uuid = mapped && lvUuidOf(group, mapped.uuid);
   if (uuid === undefined || mapped!.suspended || mapped!.tables !== "Live") return undefined;
   const lv: LogicalVolume = {

@@ -141,6 +141,17 @@ Deno.test("create() reads a report when LVM refuses: the group was renamed, is f
   assertEquals([await broken.run(broken.create), broken.names()], ["lvcreate fullreport NoSpace", []]);
 });
 
+Deno.test("create() reads a report where the group has space for the metadata of few further volumes", async () => {
+  await using own = await setUp();
+  own.group.maxLvs = 3;
+  await own.lvm.report();
+  const create = (name: string) => own.run(() => own.volumes.create(namedRequest(name, 32n * MiB)));
+  assertEquals(await Promise.all(["a", "b", "c"].map((name) => own.volumes.create(namedRequest(name, 32n * MiB)))), [
+    ...[32n * MiB, 32n * MiB, 32n * MiB],
+  ]);
+  assertEquals(await create("d"), "fullreport NoSpace");
+});
+
 Deno.test("create() of a volume that was in use and is gone is Lost, with and without a report", async () => {
   await using own = await setUp();
   await own.create();

@@ -7,6 +7,7 @@
  * @module
  */
 
+import { MappedDeviceReader } from "../host/device_mapper.ts";
 import { deviceMounts, filesystemMounts, isMountOfLv, type Mount, mountsOf, readMounts } from "../host/mounts.ts";
 import { ignoring, lateCompletion, StorageError } from "../../base/error.ts";
 import { closeMapping, contentDevice } from "../encryption/mapping.ts";
@@ -80,6 +81,7 @@ export class Volumes {
   readonly #reservation: PoolReservation;
   readonly #thinContext: ThinContext;
   readonly #copies: CopyControl | undefined;
+  readonly #devices: MappedDeviceReader;
   readonly #onChange: (id: VolumeId) => void;
 
   /** Creates the service. */
@@ -91,6 +93,7 @@ export class Volumes {
     this.#reaper = reaper;
     this.#reservation = reservation;
     this.#copies = copies;
+    this.#devices = new MappedDeviceReader(lvm.exec);
     this.#onChange = options.onChange ?? (() => {});
     this.#thinContext = { ...options, driver: finder.driver };
   }
@@ -103,8 +106,8 @@ export class Volumes {
    * `OutOfRange`.
    */
   async create(request: VolumeRequest): Promise<bigint> {
-    const known = knownGroupFor({ lvm: this.#lvm, finder: this.#finder }, request);
-    if (known !== undefined && await this.#tryCreate(known, request)) return known.size;
+    const known = this.knownPlaceFor(request);
+    if (known !== undefined && await this.createKnown(known, request)) return known.size;
     const groups = await this.#lvm.report();
     const found = this.#finder.locate(groups, request.id, request.groups);
     if (found.state === "lost") throw found.error;
@@ -112,6 +115,27 @@ export class Volumes {
     requireCompatible(found.volume, request);
     if (!await removeMissingVolume(this.#lvm, this.#driver, found.volume)) return found.volume.size;
     return await this.createNew(await this.#lvm.report(), request);
+  }
+
+  /** Returns where to create a volume that is known not to exist; `undefined` when a report must decide. */
+  knownPlaceFor(request: VolumeRequest): Candidate<VolumeGroup> | undefined {
+    return knownGroupFor({ lvm: this.#lvm, finder: this.#finder }, request);
+  }
+
+  /**
+   * Creates a volume where it is known not to exist, without a report. Requires the volume's lock.
+   *
+   * @returns false when a report must decide
+   * @throws {StorageError} those of {@linkcode Lvm.change} but for refusals
+   */
+  async createKnown({ group, size }: Candidate<VolumeGroup>, request: VolumeRequest): Promise<boolean> {
+    try {
+      await createThick(this.#thinContext, group, size, request);
+      return true;
+    } catch (error) {
+      if (!(error instanceof StorageError && isOutdated(error))) throw error;
+      return false;
+    }
   }
 
   /**
@@ -160,9 +184,9 @@ export class Volumes {
    * @param size its size in bytes
    */
   async readCreated(request: VolumeRequest, group: VolumeGroup, size: bigint): Promise<Volume> {
-    const context = { lvm: this.#lvm, finder: this.#finder };
-    return await readCreated(context, group, request, size) ??
-      this.#finder.require(await this.#lvm.reportAfterChanges(), request.id);
+    const created = await readCreated({ devices: this.#devices, driver: this.#driver }, group, request, size);
+    if (created !== undefined) this.#lvm.noteCreated(group, created.lv);
+    return created ?? this.#finder.require(await this.#lvm.reportAfterChanges(), request.id);
   }
 
   /**
@@ -380,16 +404,6 @@ export class Volumes {
   }
 
   /** Creates a volume in a group that is known. Returns false when LVM refuses, for a reason that a report shows. */
-  async #tryCreate({ group, size }: Candidate<VolumeGroup>, request: VolumeRequest): Promise<boolean> {
-    try {
-      await createThick(this.#thinContext, group, size, request);
-      return true;
-    } catch (error) {
-      if (!(error instanceof StorageError && isOutdated(error))) throw error;
-      return false;
-    }
-  }
-
   async #removeIncomplete(groups: FreshReport, id: VolumeId): Promise<void> {
     // the reaper removes them, too
     for (const located of this.#finder.incompleteLvs(groups, id)) await removeIncompleteVolume(this.#lvm, located);

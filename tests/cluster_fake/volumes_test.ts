@@ -69,7 +69,7 @@ Deno.test("a volume is created where it was requested, is described by its objec
   await cluster.volumes.delete(volume.id);
 });
 
-Deno.test("making a volume takes one request of the controller's and three of the node's, three commands and a flush", async () => {
+Deno.test("making a volume takes one request of the controller's and three of the node's, two commands and a flush", async () => {
   const machine = machineWith({ data: 1n << 30n });
   await using cluster = await FakeCluster.start({ "node-1": machine });
   const commands: string[] = [];
@@ -86,7 +86,20 @@ Deno.test("making a volume takes one request of the controller's and three of th
     "PATCH lvmvolumes/ID",
     "PATCH lvmvolumes/ID/status",
   ]);
-  assertEquals(commands.slice(0, 4), ["lvm fullreport", "lvm lvcreate", "sync /dev/vdb", "dmsetup info"]);
+  assertEquals(commands.slice(0, 3), ["lvm lvcreate", "sync /dev/vdb", "dmsetup info"]);
+});
+
+Deno.test("a volume is created by a new report where LVM refuses what is known, and its LV stays the one of its claim", async () => {
+  const machine = machineWith({ data: 1n << 30n });
+  await using cluster = await FakeCluster.start({ "node-1": machine });
+  const commands: string[] = [];
+  machine.fault = ({ program, args }) => void (program === "lvm" && commands.push(args[0]!));
+  machine.groups[0]!.name = "renamed";
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  assertEquals(commands.filter((name) => name === "lvcreate").length, 2);
+  const [object] = cluster.api.objects(lvmVolumes);
+  assertEquals([object!.metadata.name, object!.status?.state, object!.status?.volumeGroup], [id, "Ready", "renamed"]);
+  assertEquals(machine.allLvs().map(({ group, lv }) => [group.name, lv.uuid]), [["renamed", object!.status!.lvUUID]]);
 });
 
 Deno.test("a volume is ready as the kernel shows its device, before LVM reports the same; otherwise as LVM reports it", async () => {
@@ -187,6 +200,7 @@ Deno.test("a node that offers space and creates nothing is not chosen again, wha
     const [bad, good] = [machineWith({ data: 400n * MiB }), machineWith({ data: 2n << 30n })];
     await using cluster = await FakeCluster.start({ "node-1": bad, "node-2": good });
     await cause(bad);
+    await cluster.agent("node-1").machine.lvm.report();
     for (const volume of ["a", "b"]) {
       let nodeId: string | undefined;
       for (let attempt = 1; nodeId === undefined && attempt <= 3; attempt++) {

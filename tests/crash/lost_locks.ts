@@ -56,7 +56,7 @@ export const PINNED_SEEDS: readonly PinnedSeed[] = [
   { lost: "of the source volume of a copy", seed: 7, runs: 2 },
   { lost: "of the source snapshot of a copy", seed: 6, runs: 2 },
   { lost: "of a volume that is deleted", seed: 1, runs: 5 },
-  { lost: "of a volume that is expanded", seed: 8, runs: 2 },
+  { lost: "of a volume that is expanded", seed: 1, runs: 7 },
   { lost: "of a volume that is staged", seed: 6, runs: 6 },
   { lost: "of a volume that is unstaged", seed: 5, runs: 11 },
   { lost: "of a volume that is published", seed: 7, runs: 11 },
@@ -64,7 +64,7 @@ export const PINNED_SEEDS: readonly PinnedSeed[] = [
   { lost: "of a volume that is snapshotted", seed: 7, runs: 11 },
   { lost: "of a volume in a group snapshot", seed: 8, runs: 1 },
   { lost: "of a snapshot that is created", seed: 6, runs: 12 },
-  { lost: "of a snapshot that is deleted", seed: 6, runs: 2 },
+  { lost: "of a snapshot that is deleted", seed: 17, runs: 4 },
   { lost: "of the allocations of a thin pool", seed: 3, runs: 7 },
 ];
 
