@@ -137,7 +137,11 @@ Deno.test("the controller lists each kind once, in pages, and only the metadata 
   const lists = api.requests.filter(({ method, query }) => method === "GET" && query.has("limit"));
   const counts = Map.groupBy(lists, ({ path }) => path.split("/").at(-1)!);
   assertEquals(counts.get("nodes")?.length, 3);
-  for (const [kind, requests] of counts) if (kind !== "nodes") assertEquals([kind, requests.length], [kind, 1]);
+  for (const [kind, requests] of counts) {
+    if (kind === "nodes") continue;
+    const asked = api.requests.filter(({ path }) => path.endsWith(`/${kind}`)).map(({ query }) => `${query}`);
+    assertEquals([kind, requests.length], [kind, 1], asked.join("; "));
+  }
   const accepts = counts.get("nodes")!.map(({ headers }) => headers.get("accept"));
   assert(accepts.every((accept) => accept?.endsWith(";as=PartialObjectMetadataList")), `${accepts}`);
 });
