@@ -20,7 +20,7 @@ Deno.test("the tests run on the version of Deno that the driver is packed with, 
 Deno.test("all files name the same version of Deno", async () => {
   const places = [
     ...["README.md", "docs/development.md", "docs/testing.md", "docs/guides/install.md", "docs/guides/standalone.md"],
-    ".ci/run",
+    ...[".ci/run", ".github/workflows/ci.yaml", ".github/workflows/release.yaml"],
   ];
   for (const place of places) {
     const named = (await Deno.readTextFile(new URL(`../${place}`, import.meta.url))).match(/\bdeno@[\d.]+\d/g) ?? [];

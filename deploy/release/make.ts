@@ -14,6 +14,7 @@ import { systemLayer } from "../image/system.ts";
 import { type Architecture, ARCHITECTURES, DENO_VERSION, fetchDeno, type System, SYSTEMS } from "../runtime.ts";
 import { type Addresses, parseAddresses } from "./addresses.ts";
 import { changelogEntry } from "./changelog.ts";
+import { nfpmVersion } from "./packages.ts";
 import { makeRelease, type Platform, type PluginRuntime } from "./release.ts";
 import { addTag, readSource, requireTaggable } from "./source.ts";
 import { refuseArgument, runTool, UsageError } from "../tool.ts";
@@ -26,8 +27,8 @@ const DEFAULT_BUILDER = "https://lvm.denolith.dev/builder/local";
 const HELP = `Usage: deno task release [flags]
 
 Makes a release of this commit in dist/release: the executables with their SBOMs, the image and the chart as OCI
-layouts, the kubectl plugin for all systems, checksums and digests. With a key also signatures and provenance. docs/release.md
-explains how to check and publish them. It takes a Debian.
+layouts, packages for hosts, the kubectl plugin for all systems, checksums and digests. With a key also signatures and provenance. docs/release.md
+explains how to check and publish them. It takes a Debian, and nfpm.
 
 With the addresses where it will be, a chart that needs no values, an index for helm repo add, manifests, a manifest for krew,
 and a README. Addresses have no slash at the end.
@@ -94,6 +95,7 @@ async function release({ denoVersion, addresses, builder, keyFile, isTagged, fol
   const changelog = await Deno.readTextFile(join(ROOT, "CHANGELOG.md"));
   const changes = changelogEntry(changelog, manifest.version, { isDated: isTagged });
   const key = keyFile === undefined ? undefined : await Deno.readTextFile(keyFile);
+  const nfpm = await nfpmVersion();
   if (source.isChanged) console.error("release: the checkout has changes that are not committed");
   await Deno.mkdir(dirname(folder), { recursive: true });
   const temp = await Deno.makeTempDir({ dir: dirname(folder), prefix: ".deno-" });
@@ -104,7 +106,7 @@ async function release({ denoVersion, addresses, builder, keyFile, isTagged, fol
     for (const system of SYSTEMS) {
       for (const one of platforms) plugins.push(await pluginRuntime(system, one, temp));
     }
-    const options = { folder, platforms, plugins, source, changes, addresses, builder, log: console.error };
+    const options = { folder, platforms, plugins, source, changes, addresses, nfpm, builder, log: console.error };
     const digests = await makeRelease({ ...options, ...defined({ key }) });
     for (const [name, digest] of Object.entries(digests)) console.log(`${name} ${digest}`);
   } finally {

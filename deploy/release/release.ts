@@ -21,6 +21,8 @@ import { addChart, CHART_LINKS, type ChartFacts, chartIndex, packChart, releaseV
 import { addImage, debianPackages, imageAnnotations } from "./image.ts";
 import { krewManifest, type SummedArchive } from "./krew.ts";
 import { gzip, OciLayout } from "./oci.ts";
+import { writeOfflineBundle, writeOfflineParts } from "./offline.ts";
+import { writePackages } from "./packages.ts";
 import { PREDICATE_TYPE, provenance, type Resource } from "./provenance.ts";
 import { releasedReadme } from "./readme.ts";
 import { addAttestation, addSignature, cosignTag, envelopeOf, Signer } from "./sign.ts";
@@ -77,6 +79,8 @@ export interface ReleaseOptions {
   readonly key?: string;
   /** Where it will be found. */
   readonly addresses: Addresses;
+  /** The version of nfpm, which makes packages; without it there are none. */
+  readonly nfpm?: string;
   /** A URI of who makes the release, for the provenance. */
   readonly builder: string;
   /** Called with a line for each step. */
@@ -114,6 +118,7 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
     };
     const digests = { image, chart: await writeChart(options, facts, { parts, whole }) };
     await writeTexts(options, image, whole);
+    await writeOfflineParts(options.addresses, parts, whole);
     await Deno.writeTextFile(join(whole, RELEASE_FILES.digests), JSON.stringify(digests, null, 2) + "\n");
     const files = await sumsOfFiles(whole);
     const sums = files.map(({ name, digest }) => `${digest.sha256}  ${name}\n`).join("");
@@ -130,6 +135,8 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
       });
       await writeSignatures(whole, { signer, sums, digests, statement });
     }
+    log("release: archive for clusters without a network");
+    await writeOfflineBundle(whole);
     await Deno.remove(folder, { recursive: true }).catch(ignoreNotFound);
     await Deno.rename(whole, folder);
     return digests;
@@ -146,7 +153,8 @@ async function requireReplaceable(folder: string): Promise<void> {
 }
 
 /** Writes the executables, their bills of materials, and the files that are installed beside them. */
-async function writeExecutables({ platforms, log }: ReleaseOptions, parts: string, whole: string): Promise<void> {
+async function writeExecutables(options: ReleaseOptions, parts: string, whole: string): Promise<void> {
+  const { platforms, nfpm, source: { time: created }, addresses: { home }, log } = options;
   log("release: executables");
   const modules = await bundleDriver(parts);
   const plugin = await bundlePlugin(parts);
@@ -156,7 +164,12 @@ async function writeExecutables({ platforms, log }: ReleaseOptions, parts: strin
     const output = { program: join(whole, name) };
     const binary = isCompiled ? undefined : { path: deno, version: denoVersion };
     const runtime = await writePrograms({ arch, modules, plugin, output, deno: binary });
-    await Deno.writeTextFile(join(whole, `${name}.cdx.json`), await sbom(runtime));
+    const bill = join(whole, `${name}.cdx.json`);
+    await Deno.writeTextFile(bill, await sbom(runtime));
+    if (nfpm !== undefined) {
+      const temp = await Deno.makeTempDir({ dir: parts });
+      await writePackages({ arch, program: output.program, sbom: bill, created, home }, temp, whole);
+    }
     const ofImage = denoRuntime({ arch }, await sha256OfFile(deno), denoVersion);
     const imageSbom = await sbom(ofImage, await debianPackages(system));
     const imageName = `denolith-image-${version}-linux-${PLATFORM_NAMES[arch]}`;
@@ -272,7 +285,7 @@ function subjectOf([name, digest]: [string, string]): Resource {
 }
 
 /** Returns what is not in the commit: the runtimes, and the layers with Debian's programs. */
-async function materialsOf({ platforms, plugins }: ReleaseOptions): Promise<Resource[]> {
+async function materialsOf({ platforms, plugins, nfpm }: ReleaseOptions): Promise<Resource[]> {
   const runtimes = new Map<string, Resource>();
   const add = async (target: Target, deno: string, version: string) => {
     const sum = await sha256OfFile(deno);
@@ -289,5 +302,11 @@ async function materialsOf({ platforms, plugins }: ReleaseOptions): Promise<Reso
     name: `Debian for ${PLATFORM_NAMES[arch]}`,
     digest: { sha256: await sha256OfFile(system) },
   }));
-  return [...runtimes.values(), ...(isCompiled ? [{ name, uri }] : []), ...await Promise.all(layers)];
+  const packager = { name: "nfpm", uri: `pkg:golang/github.com/goreleaser/nfpm/v2@v${nfpm}` };
+  return [
+    ...runtimes.values(),
+    ...(isCompiled ? [{ name, uri }] : []),
+    ...(nfpm === undefined ? [] : [packager]),
+    ...await Promise.all(layers),
+  ];
 }

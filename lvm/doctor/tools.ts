@@ -17,7 +17,7 @@ import {
 } from "./finding.ts";
 
 /** The package that contains a program, and what needs the program. */
-interface ProgramPackage {
+export interface ProgramPackage {
   /** The package in Debian and its derivatives. */
   readonly debian: string;
   /** The package in RHEL, Fedora and their derivatives. */
@@ -31,7 +31,7 @@ function inPackage(debian: string, neededBy: ProgramPackage["neededBy"] = "volum
 }
 
 /** The packages by program, so that a new program does not compile without its package. */
-const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
+export const PACKAGES: Readonly<Record<Program, ProgramPackage>> = {
   blkdiscard: inPackage("util-linux"),
   blockdev: inPackage("util-linux"),
   btrfs: inPackage("btrfs-progs", "btrfs"),

@@ -3,7 +3,7 @@ import { generateKeyPairSync, verify } from "node:crypto";
 import { join } from "@std/path";
 import { parse, parseAll } from "@std/yaml";
 import manifest from "../../deno.json" with { type: "json" };
-import { makeTar } from "../../deploy/process.ts";
+import { makeTar, run } from "../../deploy/process.ts";
 import { sha256OfFile } from "../../deploy/self_extracting.ts";
 import { changelogEntry } from "../../deploy/release/changelog.ts";
 import { makeRelease, type Platform, RELEASE_FILES, type ReleaseOptions } from "../../deploy/release/release.ts";
@@ -89,8 +89,10 @@ Deno.test("the release of the same commit has the same files twice, and without 
     assertEquals(await smallRelease(temp), digests);
     const before = await checksums(folder);
     const after = await checksums(join(temp, "release"));
-    const isOfKey = (path: string) => /^(?:image|chart)\.(?:sig|att)\/|\.sig$|^provenance|\.pub$/.test(path);
-    assertEquals([...before].filter(([path]) => !isOfKey(path)).sort(), [...after].sort());
+    const isOfKey = (path: string) =>
+      /^(?:image|chart)\.(?:sig|att)\/|\.sig$|^provenance|\.pub$|-offline\.tar$/.test(path);
+    const withoutKey = (files: typeof before) => [...files].filter(([path]) => !isOfKey(path)).sort();
+    assertEquals(withoutKey(before), withoutKey(after));
     assert(after.size > 15 && before.size > after.size + 12, "the test sees the files");
     assertEquals([...Deno.readDirSync(temp)].map(({ name }) => name).sort(), [
       "deno",
@@ -133,7 +135,18 @@ Deno.test("the release has executables, SBOMs, image and chart, and each checksu
       ...["linux-arm64.tar.gz", "darwin-arm64.tar.gz", "windows-arm64.zip"].map((end) =>
         `kubectl-denolith-${version}-${end}`
       ),
-      ...["README.md", "digests.json", "example.yaml", "icon.svg", "index.yaml", "install.yaml", "krew.yaml"],
+      ...[
+        "OFFLINE.md",
+        "README.md",
+        `denolith-${version}-docs.tar.gz`,
+        "digests.json",
+        "example.yaml",
+        "icon.svg",
+        "index.yaml",
+        "install.yaml",
+        "krew.yaml",
+        "publish.sh",
+      ],
     ].sort(),
   );
   for (const [sum, name] of listed) assertEquals(await sha256OfFile(join(folder, name)), sum);
@@ -207,7 +220,7 @@ Deno.test("index, manifests and README name what is in the release, where it wil
   const named = [...readme.matchAll(/https?:[^\s)"`]+/g)].map(([address]) => address);
   const files = named.filter((address) => address.startsWith(`${DOWNLOADS}/`));
   assert(files.length > 4, "the README names files");
-  assertEquals(files.filter((address) => !sums.has(address) && !address.endsWith("/denolith.pub")), []);
+  assertEquals(files.filter((address) => !sums.has(address) && !/\/denolith\.pub$|-offline\.tar$/.test(address)), []);
   assertEquals(readme.match(/@[A-Z]+@|deno task|nothing is released|\]\((?!https?:)/), null);
   assertStringIncludes(readme, `](https://git.example/denolith/blob/v${version}/docs/guides/install.md)`);
   assertStringIncludes(readme, `src="https://git.example/denolith/blob/v${version}/docs/pictures/ui.png"`);
@@ -218,8 +231,39 @@ Deno.test("without addresses, a release has none of the files that need them", a
   try {
     await smallRelease(temp, { addresses: {} });
     const names = [...Deno.readDirSync(join(temp, "release"))].map(({ name }) => name);
-    assertEquals(names.filter((name) => /\.(?:yaml|md|svg)$/.test(name)), []);
+    assertEquals(names.filter((name) => /\.(?:yaml|md|svg)$/.test(name)), ["OFFLINE.md"]);
     assert(names.includes(`kubectl-denolith-${manifest.version}-windows-arm64.zip`));
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
+});
+
+Deno.test("the archive for clusters without a network has its parts with their checksums, and what its guide names", async () => {
+  const temp = await Deno.makeTempDir();
+  try {
+    const { version } = manifest;
+    await run("unpack", "tar", ["-C", temp, "-xf", join(folder, `denolith-${version}-offline.tar`)]);
+    const unpacked = join(temp, `denolith-${version}`);
+    const names = [...Deno.readDirSync(unpacked)].map(({ name }) => name);
+    assertEquals(names.filter((name) => name.startsWith("denolith-")).sort(), [
+      ...[`denolith-${version}-docs.tar.gz`, `denolith-${version}.tgz`],
+    ]);
+    const sums = await run("check", "sha256sum", ["--check", "--ignore-missing", "SHA256SUMS"], { cwd: unpacked });
+    const covered = sums.trimEnd().split("\n").map((line) => line.replace(/: OK$/, ""));
+    const others = names.filter((name) => !covered.includes(name)).sort();
+    assertEquals(others, [
+      ...["SHA256SUMS", "SHA256SUMS.sig", "chart", "chart.att", "chart.sig", "denolith.pub", "image", "image.att"],
+      ...["image.sig", "provenance.intoto.json"],
+    ]);
+    const guide = await Deno.readTextFile(join(unpacked, "OFFLINE.md"));
+    const named =
+      guide.match(/\b(?:[\w-]+(?:\.[\w-]+)*\.(?:tgz|json|yaml|sh|pub)|SHA256SUMS|(?:image|chart)(?=\/`))/g) ?? [];
+    assert(named.length > 8, "the guide names files");
+    assertEquals(named.filter((name) => !names.includes(name)), []);
+    const docs = await run("list", "tar", ["-tzf", join(unpacked, `denolith-${version}-docs.tar.gz`)]);
+    for (const path of ["README.md", "LICENSE", "docs/guides/install.md", "deploy/examples/pod/pod.yaml"]) {
+      assertStringIncludes(docs, `denolith-${version}/${path}\n`);
+    }
   } finally {
     await Deno.remove(temp, { recursive: true });
   }

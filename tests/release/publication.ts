@@ -5,12 +5,12 @@
  */
 
 import { generateKeyPairSync } from "node:crypto";
-import { join } from "@std/path";
+import { dirname, join } from "@std/path";
 import { freePorts } from "../rig/free_ports.ts";
 import { pollUntil } from "../rig/poll_until.ts";
 import { run } from "../rig/process.ts";
 import { TempFolder } from "../rig/temp_folder.ts";
-import { ensureCrane, ensureSkopeo } from "./tools.ts";
+import { ensureCrane, ensureNfpm, ensureSkopeo } from "./tools.ts";
 
 /** The digests of a release. */
 export interface Digests {
@@ -96,7 +96,8 @@ async function makeRelease(
   const make = new URL("../../deploy/release/make.ts", import.meta.url).pathname;
   const addresses = ["--registry", registry, "--home", HOME, "--downloads", downloads];
   const args = ["run", "-A", make, "--key", key, "--output", folder, ...addresses];
-  await run("make a release", Deno.execPath(), args, { onLine: console.error });
+  const env = { PATH: `${dirname(await ensureNfpm(console.error))}:${Deno.env.get("PATH")}` };
+  await run("make a release", Deno.execPath(), args, { env, onLine: console.error });
   return JSON.parse(await Deno.readTextFile(join(folder, "digests.json")));
 }
 

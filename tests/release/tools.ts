@@ -15,6 +15,8 @@ const COSIGN = { path: "github.com/sigstore/cosign/v3", version: "3.1.3", progra
 
 const KREW = { path: "sigs.k8s.io/krew", version: "0.4.3", program: "krew", time: "a minute" };
 
+const NFPM = { path: "github.com/goreleaser/nfpm/v2", version: "2.45.2", program: "nfpm", time: "two minutes" };
+
 const CSI_SANITY = {
   path: "github.com/kubernetes-csi/csi-test/v5",
   version: "5.6.0",
@@ -35,6 +37,11 @@ export function ensureCrane(log: (line: string) => void): Promise<string> {
 /** Returns the path of krew, which installs plugins of kubectl; built on first use. */
 export function ensureKrew(log: (line: string) => void): Promise<string> {
   return ensureProgram(KREW, log);
+}
+
+/** Returns the path of nfpm, which makes packages; built on first use. */
+export function ensureNfpm(log: (line: string) => void): Promise<string> {
+  return ensureProgram(NFPM, log);
 }
 
 /** Returns the path of cosign, which verifies signatures; built on first use. */

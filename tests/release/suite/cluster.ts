@@ -18,7 +18,7 @@ import { ensureKrew } from "../tools.ts";
 /** This machine's loopback address, as a guest reaches it. */
 const HOST = "10.0.2.2";
 
-Deno.test("the commands of a release's README lead from an empty cluster to a running pod, and to the plugin", async () => {
+Deno.test("the commands of a release's README lead from an empty cluster to a running pod, and to the plugin", async (t) => {
   const programs = { helm: await ensureHelm(console.error), "kubectl-krew": await ensureKrew(console.error) };
   await using temp = await TempFolder.create("/var/tmp", "denolith-release-");
   await using publication = await Publication.make(temp, await writeKey(temp.file("key.pem")));
@@ -29,13 +29,7 @@ Deno.test("the commands of a release's README lead from an empty cluster to a ru
     nodes: [{ name: "worker-1", volumeGroups: [{ name: "data", disksGiB: [4] }] }],
   });
 
-  // the node finds the registry of this machine under the same name
   const { registry, digests } = publication;
-  const hosts = `server = "http://${registry}"\n[host."http://${registry.replace("127.0.0.1", HOST)}"]\n`;
-  const configured = `/etc/containerd/certs.d/${registry}`;
-  const { code } = await node!.exec(`mkdir -p ${configured} && cat > ${configured}/hosts.toml`, { stdin: hosts });
-  assertEquals(code, 0);
-
   const bin = temp.file("bin");
   await Deno.mkdir(bin);
   for (const [name, path] of Object.entries({ ...programs, kubectl: controlPlane.programs.kubectl })) {
@@ -47,16 +41,46 @@ Deno.test("the commands of a release's README lead from an empty cluster to a ru
     ...{ ...Object.fromEntries(homes), ...krew, KUBECONFIG: controlPlane.kubeconfig },
     PATH: `${bin}:${krew.KREW_ROOT}/bin:${toolEnvironment()["PATH"]}`,
   };
-  const blocks = commandBlocks(await Deno.readTextFile(publication.path("README.md")));
-  const type = (block: string) => run("type", "sh", ["-euxc", block], { env, onLine: console.error });
-  const starts = ["kubectl create namespace denolith-system", "kubectl krew install"];
-  const [install, plugin] = starts.map((start) => blocks.find((block) => block.startsWith(start)));
-  await type(install!);
-  const images = await type(
-    "kubectl get pods -n denolith-system -o jsonpath='{.items[*].status.containerStatuses[*].imageID}'",
-  );
-  assertEquals(images.split(" "), Array(2).fill(`${registry}/denolith@${digests.image}`));
-  const printed = await type(plugin!);
-  assertStringIncludes(printed, "worker-1");
-  assertStringIncludes(await type("kubectl denolith version"), `kubectl-denolith ${manifest.version} `);
+  const type = (block: string, cwd = temp.path) =>
+    run("type", "sh", ["-euxc", block], { env, cwd, onLine: console.error });
+  const digestsThatRun = async () => {
+    const ids = "{.items[*].status.containerStatuses[*].imageID}";
+    return (await type(`kubectl get pods -n denolith-system -o jsonpath='${ids}'`)).split(" ");
+  };
+  const onNode = async (command: string, stdin: string | Uint8Array<ArrayBuffer> = "") => {
+    const { code, stderr } = await node!.exec(command, { stdin, timeoutMs: 300_000 });
+    assertEquals(code, 0, stderr);
+  };
+
+  await t.step("with a network", async () => {
+    // the node finds the registry of this machine under the same name
+    const hosts = `server = "http://${registry}"\n[host."http://${registry.replace("127.0.0.1", HOST)}"]\n`;
+    const folder = `/etc/containerd/certs.d/${registry}`;
+    await onNode(`mkdir -p ${folder} && cat > ${folder}/hosts.toml`, hosts);
+    const blocks = commandBlocks(await Deno.readTextFile(publication.path("README.md")));
+    const starts = ["kubectl create namespace denolith-system", "kubectl krew install"];
+    const [install, plugin] = starts.map((start) => blocks.find((block) => block.startsWith(start)));
+    await type(install!);
+    assertEquals(await digestsThatRun(), Array(2).fill(`${registry}/denolith@${digests.image}`));
+    assertStringIncludes(await type(plugin!), "worker-1");
+    assertStringIncludes(await type("kubectl denolith version"), `kubectl-denolith ${manifest.version} `);
+  });
+
+  await t.step("without a network, from the archive for that", async () => {
+    await type("kubectl delete pod writer && helm uninstall denolith --namespace denolith-system --wait");
+    await onNode(`ctr -n k8s.io images ls -q | grep -F ${registry}/ | xargs ctr -n k8s.io images rm --sync`);
+    await publication.parts.disposeAsync();
+    await type(`tar -xf release/denolith-${manifest.version}-offline.tar`);
+    const folder = temp.file(`denolith-${manifest.version}`);
+    const blocks = commandBlocks(await Deno.readTextFile(`${folder}/OFFLINE.md`));
+    const [check, , , archive, install] = blocks;
+    await type(check!, folder);
+    const [pack, load] = archive!.trim().split("\n");
+    await type(pack!, folder);
+    await onNode(`cat > denolith-image.tar && ${load}`, await Deno.readFile(`${folder}/denolith-image.tar`));
+    await type(install!, folder);
+    await type("tar -xzf denolith-*-docs.tar.gz && kubectl apply -f denolith-*/deploy/examples/pod", folder);
+    await type("kubectl wait --for=condition=Ready pod/writer --timeout=10m");
+    assertEquals((await digestsThatRun()).length, 2);
+  });
 });

@@ -6,10 +6,11 @@
  */
 
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { join } from "@std/path";
+import { dirname, join } from "@std/path";
 import manifest from "../../../deno.json" with { type: "json" };
 import { runtimeMissing } from "../../../deploy/native.ts";
 import { isProgram, type Target } from "../../../deploy/runtime.ts";
+import { ensureTools } from "../../rig/debian.ts";
 import { ensureHelm } from "../../rig/kubernetes.ts";
 import { run } from "../../rig/process.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
@@ -32,6 +33,60 @@ Deno.test("a release is published, installed and verified with the tools of othe
     const program = path(`denolith-${version}-linux-amd64`);
     const env = { DENOLITH_CACHE: temp.file("cache") };
     assertStringIncludes(await run("start the executable", program, ["version"], { env }), `denolith ${version} `);
+  });
+
+  await t.step("dpkg and rpm install the packages and remove them again, and apt finds what they need", async () => {
+    await ensureTools([{ program: "rpm", packages: ["rpm"] }], console.error);
+    const env = { DENOLITH_CACHE: temp.file("cache") };
+    const [deb, rpm] = ["deb", "rpm"].map((kind) => path(`denolith-${version}-linux-amd64.${kind}`)) as [
+      string,
+      string,
+    ];
+    const plan = await run("plan the installation", "apt-get", ["install", "--simulate", deb]);
+    assertStringIncludes(plan, `Inst denolith (${version}`);
+    // in a namespace where systemd seems to run, with a systemctl that writes down what it is called for
+    const calls = temp.file("calls");
+    const systemctl = temp.file("stubs/systemctl");
+    await Deno.mkdir(dirname(systemctl));
+    await Deno.writeTextFile(systemctl, `#!/bin/sh\necho "$*" >> ${calls}\n`, { mode: 0o755 });
+    const systemd = "mount -t tmpfs run /run\nmkdir -p /run/systemd/system\n";
+    const shell = async (root: string, script: string) => {
+      await Deno.mkdir(root);
+      const args = ["--mount", "sh", "-euc", systemd + script, "sh", root, deb, rpm];
+      const path = `${dirname(systemctl)}:${Deno.env.get("PATH")}`;
+      return await run("use a package", "unshare", args, { env: { ...env, PATH: path } });
+    };
+    const dpkg = 'dpkg --root="$1" --log=/dev/null --force-depends --force-script-chrootless';
+    const left = await shell(
+      temp.file("deb"),
+      `mkdir -p "$1/var/lib/dpkg/info" "$1/var/lib/dpkg/updates" "$1/var/cache/denolith"
+      touch "$1/var/lib/dpkg/status"
+      ${dpkg} --install "$2"
+      "$1/usr/bin/denolith" version >&2
+      grep -q ExecStart=/usr/bin/denolith "$1/usr/lib/systemd/system/denolith.service"
+      ${dpkg} --remove denolith >&2
+      (cd "$1" && find . -path ./var/lib -prune -o -type f -print)
+      ${dpkg} --purge denolith >&2
+      (cd "$1" && find . -path ./var/lib -prune -o -type f -print)`,
+    );
+    assertStringIncludes(left, "Setting up denolith");
+    assertEquals(left.split("\n").filter((line) => line.startsWith("./")), ["./etc/default/denolith"]);
+    assertEquals((await Deno.readTextFile(calls)).trimEnd().split("\n"), [
+      ...["daemon-reload", "try-restart denolith.service", "disable --now denolith.service", "daemon-reload"],
+    ]);
+    const listed = await shell(
+      temp.file("rpm"),
+      `rpm --root "$1" --initdb
+      rpm --root "$1" --install --nodeps --noscripts "$3" >&2
+      rpm --root "$1" --verify --nodeps denolith >&2
+      "$1/usr/bin/denolith" version
+      rpm --root "$1" --erase --noscripts denolith
+      (cd "$1" && find . -path ./root -prune -o -path ./var/lib -prune -o -type f -print)`,
+    );
+    assertEquals(
+      listed,
+      await run("start the executable", path(`denolith-${version}-linux-amd64`), ["version"], { env }),
+    );
   });
 
   await t.step("openssl accepts the signature of the checksums", async () => {
