@@ -43,6 +43,7 @@ export async function startClusterProcess(
     onRequest: metrics.onRequest,
     onReconnect,
     beforeWrite: (write) => definitions.requireFor(write),
+    onWatchEnd: (resource) => definitions.onWatchEnd(resource),
     clock,
   });
   const definitions = new Definitions(client, clock);

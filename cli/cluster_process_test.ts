@@ -62,7 +62,7 @@ Deno.test("startClusterProcess() is not ready while definitions are too old, and
     const annotations = { [SCHEMA_ANNOTATION]: "99" };
     api.collection(customResourceDefinitions).patch({ metadata: { annotations } }, { name, namespace: undefined });
     await clock.advance(10_000);
-    await waitUntil(() => definitions.mended.aborted, "the end of the problem");
+    await waitUntil(() => definitions.outdated === undefined, "the end of the problem");
     assertEquals(await httpGet(printed, "/readyz"), "ok\n");
     await client.create(lvmVolumes, volume);
   }

@@ -21,6 +21,7 @@ import { refusedSnapshotMetadata, snapshotMetadataHandlers } from "../csi/snapsh
 import { TOPOLOGY_KEY } from "../csi/topology.ts";
 import { type Clock, eitherSignal, systemClock, waitForAbort } from "../base/clock.ts";
 import type { ApiClient } from "../k8s/client/client.ts";
+import type { Definitions } from "../k8s/client/definitions.ts";
 import { AgentLeases } from "../k8s/scheduling/agent_leases.ts";
 import { AgentLiveness } from "../k8s/scheduling/agent_liveness.ts";
 import { CapacityPublisher, waitForCapacityBelow } from "../k8s/scheduling/capacity.ts";
@@ -241,7 +242,7 @@ export async function runController(
     const lease = { name: leaseNameOf(name, driver), namespace };
     const identity = `${flags.identity}-${crypto.randomUUID()}`;
     const election = new LeaderElection(leaseClient, { lease, identity, clock });
-    running.push(election.run(end, (term) => runAndAgain(controllers[name], term, definitions.mended)));
+    running.push(election.run(end, (term) => runAndAgain(controllers[name], term, definitions)));
   }
 
   await waitForAbort(end);
@@ -404,13 +405,15 @@ function createControllers(parts: ControllerParts): Readonly<Record<GroupName, R
   };
 }
 
-/** Runs controllers until a term ends, anew after `again`: what was refused because of old definitions is tried at once. */
-async function runAndAgain(run: RunTerm, term: AbortSignal, again: AbortSignal): Promise<void> {
-  if (!again.aborted) {
-    using either = eitherSignal(term, again);
-    await run(either.signal);
+/** Runs controllers until a term ends, anew when definitions are no longer too old: what was refused is tried at once. */
+async function runAndAgain(run: RunTerm, term: AbortSignal, definitions: Definitions): Promise<void> {
+  while (!term.aborted) {
+    const upgraded = new AbortController();
+    const unsubscribe = definitions.subscribe((outdated) => outdated === undefined && upgraded.abort());
+    using either = eitherSignal(term, upgraded.signal);
+    await run(either.signal).finally(unsubscribe);
+    if (!upgraded.signal.aborted) return;
   }
-  if (!term.aborted) await run(term);
 }
 
 async function runAll(controllers: readonly { run: RunTerm }[], term: AbortSignal): Promise<void> {

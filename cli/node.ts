@@ -328,7 +328,7 @@ function createAgent(options: AgentOptions) {
       if (definitions.outdated === undefined) await disks?.taker.reconcile(object);
     },
   });
-  definitions.mended.addEventListener("abort", () => node.requeue());
+  definitions.subscribe(() => node.requeue());
   return { node, volumes, snapshots, orphans, pools };
 }
 

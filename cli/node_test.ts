@@ -3,7 +3,12 @@ import { stub } from "@std/testing/mock";
 import { connect, connectToService } from "../tests/contract/helpers/csi_client.ts";
 import { Registration } from "../csi/proto/registration_pb.ts";
 import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
-import { customResourceDefinitions } from "../k8s/client/definitions.ts";
+import {
+  customResourceDefinitions,
+  DEFINITIONS_CONDITION,
+  SCHEMA_ANNOTATION,
+  SCHEMA_VERSION,
+} from "../k8s/client/definitions.ts";
 import { volumeIdOf } from "../base/ids.ts";
 import type { Exec } from "../lvm/exec.ts";
 import type { OpenExecOptions } from "../lvm/host/open_exec.ts";
@@ -94,6 +99,31 @@ Deno.test("denolith node: says in /readyz and in its LVMNode that definitions ar
   const stateOf = () =>
     s.api.objects(lvmVolumes).find((object) => object.metadata.name === metadata.name)?.status?.state;
   await waitUntil(() => stateOf() === "Lost", "a status");
+});
+
+Deno.test("denolith node: says so when definitions become too old while it runs, and when they are upgraded", async () => {
+  const name = "lvmvolumes.lvm.denolith.dev";
+  const annotations = (version: number) => ({ [SCHEMA_ANNOTATION]: `${version}` });
+  const prepare = (api: FakeApiServer) => {
+    api.addResource(customResourceDefinitions);
+    api.put(customResourceDefinitions, { metadata: { name, annotations: annotations(SCHEMA_VERSION) } });
+  };
+  await using s = await setUp({ flags: ["--disable-registration"], prepare });
+  const waitForStatus = (expected: "True" | "False") => {
+    const conditions = () => s.api.objects(lvmNodes)[0]?.status?.conditions ?? [];
+    const isAsExpected = () =>
+      conditions().some(({ type, status }) => type === DEFINITIONS_CONDITION && status === expected);
+    return waitUntil(isAsExpected, `DefinitionsOutdated=${expected}`);
+  };
+  await waitForStatus("False");
+  for (const [version, expected] of [[SCHEMA_VERSION - 1, "True"], [SCHEMA_VERSION, "False"]] as const) {
+    await waitUntil(() => s.api.watchCount >= 3, "the watches");
+    const metadata = { annotations: annotations(version) };
+    s.api.collection(customResourceDefinitions).patch({ metadata }, { name, namespace: undefined });
+    s.api.endWatches();
+    await waitForStatus(expected);
+    assertEquals((await s.get("/readyz")).includes(name), expected === "True");
+  }
 });
 
 Deno.test("denolith node: takes no disk while definitions are too old", async () => {

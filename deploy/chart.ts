@@ -20,8 +20,10 @@ export interface RenderOptions {
   readonly values?: Values;
   /** Namespace of the release; by default {@linkcode NAMESPACE}. */
   readonly namespace?: string;
-  /** What installs it; by default Helm. */
+  /** What manages the objects; by default Helm, and nothing when it is empty. */
   readonly service?: string;
+  /** Version of the chart and of the driver; by default its own. */
+  readonly version?: string;
   /** API versions of the cluster in addition to Kubernetes' own (`--api-versions`); none by default. */
   readonly apiVersions?: readonly string[];
 }
@@ -50,9 +52,10 @@ export function chartTemplates(): Map<string, string> {
  * @throws {Error} when a template contains an action that template.ts does not support
  */
 export function renderChart(
-  { values = {}, namespace = NAMESPACE, apiVersions = [], service = "Helm" }: RenderOptions = {},
+  { values = {}, namespace = NAMESPACE, apiVersions = [], service = "Helm", version: other }: RenderOptions = {},
 ): Map<string, string> {
-  const { name, version, appVersion } = parse(Deno.readTextFileSync(join(CHART, "Chart.yaml"))) as Values;
+  const { name, ...own } = parse(Deno.readTextFileSync(join(CHART, "Chart.yaml"))) as Values;
+  const { version, appVersion } = other === undefined ? own : { version: other, appVersion: other };
   const data = {
     Values: mergeValues(chartValues(), values),
     Chart: { Name: name, Version: version, AppVersion: appVersion },

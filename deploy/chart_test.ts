@@ -1,9 +1,9 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { join } from "@std/path";
 import { parse, parseAll } from "@std/yaml";
 import { CONTROLLER_NAMES } from "../cli/shared_flags.ts";
 import manifest from "../deno.json" with { type: "json" };
-import { DEFINITIONS } from "../k8s/client/definitions.ts";
+import { DEFINITIONS, SCHEMA_ANNOTATION, SCHEMA_VERSION } from "../k8s/client/definitions.ts";
 import {
   GROUP_SNAPSHOT_API,
   OPENSHIFT_API,
@@ -37,6 +37,8 @@ interface Schema {
   readonly required?: readonly string[];
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly additionalProperties?: false | Schema;
+  readonly propertyNames?: Schema;
+  readonly not?: Schema;
   readonly items?: Schema;
 }
 
@@ -47,7 +49,7 @@ const schema: Schema & { readonly definitions: Readonly<Record<string, Schema>> 
 /** The keywords of JSON schema that {@linkcode violations} knows. */
 const KEYWORDS = [
   ...["$schema", "$ref", "definitions", "type", "enum", "pattern", "minimum", "minLength", "required", "properties"],
-  ...["additionalProperties", "items"],
+  ...["additionalProperties", "items", "propertyNames", "not"],
 ];
 
 function resolveRef({ $ref, ...rest }: Schema): Schema {
@@ -71,6 +73,8 @@ function violations(value: unknown, by: Schema, path = ""): string[] {
     properties = {},
     additionalProperties,
     items,
+    propertyNames,
+    not,
   } = resolveRef(by);
   const entries = Object.entries(typeOf(value) === "object" ? value as Values : {});
   const fits = (type === undefined || [type].flat().includes(typeOf(value))) &&
@@ -78,7 +82,9 @@ function violations(value: unknown, by: Schema, path = ""): string[] {
     (pattern === undefined || new RegExp(pattern, "u").test(String(value))) &&
     (minimum === undefined || Number(value) >= minimum) &&
     (minLength === undefined || String(value).length >= minLength) &&
-    required.every((name) => entries.some(([key]) => key === name));
+    required.every((name) => entries.some(([key]) => key === name)) &&
+    (not === undefined || violations(value, not).length > 0) &&
+    (propertyNames === undefined || entries.every(([key]) => violations(key, propertyNames).length === 0));
   return [
     ...(fits ? [] : [path]),
     ...entries.flatMap(([name, below]) => {
@@ -159,7 +165,11 @@ Deno.test("the schema names the values that there are, refuses others, and is un
   assertEquals(violations(OTHER_VALUES, schema), []);
   const keywords = (by: Schema): string[] => [
     ...Object.keys(by),
-    ...[...Object.values(by.properties ?? {}), ...(by.items ? [by.items] : [])].flatMap(keywords),
+    ...[
+      ...Object.values(by.properties ?? {}),
+      ...[by.items, by.propertyNames, by.not].filter((part) => part !== undefined),
+    ]
+      .flatMap(keywords),
   ];
   assertEquals(new Set(keywords(schema)).difference(new Set(KEYWORDS)), new Set());
 });
@@ -187,6 +197,11 @@ Deno.test.each([
   [{ storageClasses: [{ parameters: {} }] }, ".storageClasses[]"],
   [{ storageClasses: [{ name: "a", fsType: "xfs" }] }, ".storageClasses[].fsType"],
   [{ storageClasses: [{ name: "a", parameters: { shared: false } }] }, ".storageClasses[].parameters.shared"],
+  [{ commonLabels: { "app.kubernetes.io/name": "storage" } }, ".commonLabels"],
+  [{ node: { podLabels: { "app.kubernetes.io/component": "x" } } }, ".node.podLabels"],
+  [{ storageClasses: [{ name: "a", labels: { "helm.sh/chart": "x" } }] }, ".storageClasses[].labels"],
+  [{ commonLabels: { "example.com/team": 1 } }, ".commonLabels.example.com/team"],
+  [{ node: { serviceAccount: { name: "Nobody" } } }, ".node.serviceAccount.name"],
 ])("the schema refuses %j", (values: Values, where: string) => {
   assertEquals(violations(values, schema), [where]);
 });
@@ -217,9 +232,8 @@ Deno.test("each value changes the rendered objects, and appears in them", () => 
   const all = text({ values: OTHER_VALUES });
   for (const path of settings(schema)) {
     const names = path.split(".").slice(1);
-    // what else a class has shows only while there is one, as there is by default
-    const creations = [".snapshotClass.create", ".groupSnapshotClass.create", ".securityContextConstraints.create"];
-    const isCreation = creations.includes(path);
+    // what else an object has shows only while there is one, as there is by default
+    const isCreation = /(?:[cC]lass|Constraints|serviceAccount)\.create$|^\.crds\.enabled$/.test(path);
     const before = isCreation ? false : valueAt(chartValues(), path);
     const back = (values: unknown, [name, ...rest]: string[]): unknown => {
       if (Array.isArray(values)) return [back(values[0], [name!, ...rest]), ...values.slice(1)];
@@ -338,12 +352,45 @@ Deno.test("the agents' SecurityContextConstraints allow what their pods have, an
 
 Deno.test("another driver name and another namespace replace the default ones everywhere", () => {
   const values = { driverName: "storage.example", crds: { enabled: false } };
-  const left = JSON.stringify(objectsOf({ values, namespace: "storage" }))
+  const left = JSON.stringify(objectsOf({ values, namespace: "storage" })).replaceAll(SCHEMA_ANNOTATION, "")
     .match(/"[^"]*(?:denolith-system|lvm\.denolith\.dev)[^"]*"/g);
   const ofDefinitions = ["lvm.denolith.dev", ...DEFINITIONS].map((name) => `"${name}"`);
   assertEquals(new Set(left), new Set(ofDefinitions), "the group of the definitions alone, and their names");
   const { provisioner } = object({ values: { driverName: "storage.example" } }, "StorageClass");
   assertEquals(provisioner, "storage.example");
+});
+
+Deno.test("all objects and pods have the recommended labels and the common ones, also where the version has a +", () => {
+  const rendering = { ...OTHER, version: "0.2.0+build.1" };
+  const objects = objectsOf(rendering);
+  const expected = {
+    "app.kubernetes.io/name": "denolith",
+    "app.kubernetes.io/instance": "denolith",
+    "app.kubernetes.io/version": "0.2.0_build.1",
+    "app.kubernetes.io/managed-by": "Helm",
+    "helm.sh/chart": "denolith-0.2.0_build.1",
+    ...OTHER_VALUES["commonLabels"] as object,
+  };
+  const templates = objects.flatMap(({ kind, spec }) =>
+    spec?.template === undefined ? [] : [{ kind: `pods of the ${kind}`, metadata: spec.template.metadata }]
+  );
+  assertEquals(templates.length, 2);
+  for (const { kind, metadata: { labels } } of [...objects, ...templates]) {
+    assertEquals({ ...labels, ...expected }, labels, kind);
+  }
+});
+
+Deno.test("accounts that others create have the rights, and the agents' one only over objects of its node", () => {
+  const serviceAccount = { create: false, name: "theirs" };
+  const rendering = { ...OTHER, values: { node: { serviceAccount }, controller: { serviceAccount } } };
+  const objects = objectsOf(rendering);
+  assertEquals(objects.filter(({ kind }) => kind === "ServiceAccount"), []);
+  const bindings = objects.filter(({ kind }) => /RoleBinding$/.test(kind));
+  assert(bindings.length >= 6);
+  for (const { subjects } of bindings) assertEquals(subjects.map(({ name }: { name: string }) => name), ["theirs"]);
+  assertEquals(pods(rendering).map(({ serviceAccountName }) => serviceAccountName), ["theirs", "theirs"]);
+  const { spec } = object(rendering, "ValidatingAdmissionPolicy", "denolith-node");
+  assertMatch(spec.matchConditions[0].expression, /'system:serviceaccount:storage:theirs'/);
 });
 
 Deno.test("the definitions come with the chart unless values say otherwise, and stay when the release is uninstalled", () => {
@@ -352,7 +399,13 @@ Deno.test("the definitions come with the chart unless values say otherwise, and 
   assertEquals(definitionsOf({ crds: { enabled: false } }), []);
   const made = definitionsOf({});
   assertEquals(made.map(({ metadata }) => metadata.name).sort(), [...DEFINITIONS]);
-  for (const { metadata } of made) assertEquals(metadata.annotations?.["helm.sh/resource-policy"], "keep");
+  for (const { metadata } of made) {
+    assertEquals(metadata.annotations, {
+      [SCHEMA_ANNOTATION]: `${SCHEMA_VERSION}`,
+      "helm.sh/resource-policy": "keep",
+      "argocd.argoproj.io/sync-options": "Prune=false",
+    });
+  }
 });
 
 Deno.test("a class of which only the name is given is one like the chart's own", () => {

@@ -5,6 +5,7 @@ import { parseQuantity } from "../base/size.ts";
 import { parseSizeOrPercent } from "../lvm/settings/cow_size.ts";
 import { ERASURES } from "../lvm/model/tags.ts";
 import { DEFINITIONS, SCHEMA_ANNOTATION, SCHEMA_VERSION } from "../k8s/client/definitions.ts";
+import { admissionPolicy } from "../tests/fake/cluster/admission_policy.ts";
 import { readObjects } from "./objects.ts";
 
 /** A part of a schema (OpenAPI v3, as far as it is used here). */
@@ -74,6 +75,37 @@ Deno.test("the version of the schemas is raised with each change of them, and al
     crds.map(({ metadata }) => [metadata.name, metadata.annotations?.[SCHEMA_ANNOTATION]]),
     DEFINITIONS.map((name) => [name, `${SCHEMA_VERSION}`]),
   );
+});
+
+Deno.test.each<[string | undefined, string | undefined, boolean]>([
+  [undefined, "1", true],
+  ["1", "1", true],
+  ["9", "10", true],
+  ["other", "1", true],
+  ["1", "99", true],
+  ["10", "9", false],
+  ["1", "other", false],
+  ["1", undefined, false],
+  [undefined, undefined, true],
+])("the policy lets a definition of version %j become one of version %j: %j", (before, after, isAllowed) => {
+  const definition = (version: string | undefined) => ({
+    metadata: { name: DEFINITIONS[0], ...(version !== undefined && { annotations: { [SCHEMA_ANNOTATION]: version } }) },
+  });
+  const messages = admissionPolicy("denolith-definitions")({
+    oldObject: definition(before),
+    object: definition(after),
+  });
+  assertEquals(messages!.length, isAllowed ? 0 : 1);
+});
+
+Deno.test("the policy about definitions is about all of them, and binds", () => {
+  const [policy, binding] = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"].map((wanted) =>
+    readObjects("manifests").find(({ kind, metadata }) => kind === wanted && metadata.name === "denolith-definitions")!
+  );
+  const [{ resources, resourceNames, operations }] = policy!.spec.matchConstraints.resourceRules;
+  assertEquals([resources, resourceNames, operations], [["customresourcedefinitions"], DEFINITIONS, ["UPDATE"]]);
+  assertEquals([policy!.spec.failurePolicy, binding!.spec.policyName], ["Fail", policy!.metadata.name]);
+  assertEquals(binding!.spec.validationActions, ["Deny"]);
 });
 
 Deno.test("every field has a type and a description for kubectl explain", () => {

@@ -23,10 +23,8 @@ const MONITORING: Values = {
 
 /** Returns the generated files: their text, by path from the root. */
 export function generatedFiles(): Map<string, string> {
-  const byDefault = renderChart({ service: "kubectl" });
-  const monitoring = [...renderChart({ values: MONITORING, service: "kubectl" })].filter(([file]) =>
-    !byDefault.has(file)
-  );
+  const byDefault = renderChart({ service: "" });
+  const monitoring = [...renderChart({ values: MONITORING, service: "" })].filter(([file]) => !byDefault.has(file));
   const folderOf = (file: string) => file.startsWith("crds/") ? "deploy" : "deploy/manifests";
   return new Map([
     ...[...byDefault].map(([file, text]) => [`${folderOf(file)}/${file}`, toManifest(text)] as const),

@@ -91,7 +91,8 @@ Deno.test("pods have a service account, and that has a role", () => {
       assertEquals(binding.subjects, [{ kind: "ServiceAccount", name: account, namespace: NAMESPACE }]);
       object(kind, account);
     }
-    assertEquals(spec.selector.matchLabels, spec.template.metadata.labels);
+    const { labels } = spec.template.metadata;
+    assertEquals({ ...labels, ...spec.selector.matchLabels }, labels);
   }
 });
 

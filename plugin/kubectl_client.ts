@@ -5,6 +5,7 @@
  * @module
  */
 
+import { systemClock } from "../base/clock.ts";
 import {
   type ApiClient,
   ApiError,
@@ -17,7 +18,7 @@ import {
   type Selection,
   type WatchEvent,
 } from "../k8s/client/client.ts";
-import { strictPath } from "../k8s/client/definitions.ts";
+import { Definitions, strictPath } from "../k8s/client/definitions.ts";
 import { collectPages, readPages, watchPath } from "../k8s/client/lists.ts";
 import { parseEvent, parseObject, parsePage } from "../k8s/client/response.ts";
 import { apiVersionOf, type KubeObject, type ObjectName, pathOf, pods, type Resource } from "../k8s/api/objects.ts";
@@ -55,6 +56,8 @@ interface Described {
 
 /** The API server by kubectl. */
 export class KubectlClient implements ApiClient {
+  /** The definitions of the driver's kinds: nothing is requested while they are older than this plugin. */
+  readonly definitions: Definitions = new Definitions(this, systemClock);
   readonly #kubectl: Kubectl;
   readonly #waiting: (() => void)[] = [];
   #running = 0;
@@ -130,6 +133,7 @@ export class KubectlClient implements ApiClient {
     const { name = object.metadata.generateName ?? "", namespace } = object.metadata;
     const body = { apiVersion: apiVersionOf(resource), kind: resource.kind, ...object };
     const request = { verb: "create", resource, name };
+    await this.definitions.requireFor({ ...request, body });
     const command = { verb: "create", path: strictPath(resource, pathOf(resource, { namespace })), body } as const;
     return parseObject<T>(request, await this.#run(request, command, options));
   }
@@ -151,6 +155,7 @@ export class KubectlClient implements ApiClient {
       ? merge
       : { ...merge, metadata: { ...metadata, resourceVersion } };
     const request = { verb: "patch", resource, name: at.name };
+    await this.definitions.requireFor({ ...request, body: merge });
     const command = { verb: "patch", resource, at, subresource, merge: conditional, dryRun } as const;
     return parseObject<T>(request, await this.#run(request, command, options));
   }

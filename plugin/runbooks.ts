@@ -21,6 +21,7 @@ import storage from "../docs/guides/runbooks/storage.md" with { type: "text" };
 import snapshots from "../docs/guides/snapshots.md" with { type: "text" };
 import storageClasses from "../docs/guides/storage-classes.md" with { type: "text" };
 import thinVolumes from "../docs/guides/thin-volumes.md" with { type: "text" };
+import upgrade from "../docs/guides/upgrade.md" with { type: "text" };
 import volumeRepair from "../docs/guides/volume-repair.md" with { type: "text" };
 
 /** The pages by their paths in the documents. */
@@ -38,6 +39,7 @@ const PAGES: Readonly<Record<string, string>> = {
   "guides/snapshots.md": snapshots,
   "guides/storage-classes.md": storageClasses,
   "guides/thin-volumes.md": thinVolumes,
+  "guides/upgrade.md": upgrade,
   "guides/volume-repair.md": volumeRepair,
   "explanation/security.md": security,
 };

@@ -15,6 +15,12 @@ export interface RequestOptions {
   timeoutMs?: number | undefined;
 }
 
+/** Options of {@linkcode ApiClient.get}. */
+export interface GetOptions extends RequestOptions {
+  /** Whether only the metadata of the object is wanted. */
+  metadataOnly?: boolean | undefined;
+}
+
 /** A selection of the objects of a resource. */
 export interface Selection {
   /** Only those of this namespace; of all, when absent. */
@@ -82,7 +88,7 @@ export type NewObject<T extends KubeObject> = Omit<T, "metadata"> & {
 /** The API server. All calls fail with {@linkcode ApiError}, or with the reason of the signal that ended them. */
 export interface ApiClient {
   /** Gets an object. @throws {ApiError} `NotFound` where it is not. */
-  get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options?: RequestOptions): Promise<T>;
+  get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options?: GetOptions): Promise<T>;
   /** Lists all objects of a selection. Long lists are fetched in pages. @throws {ApiError} */
   list<T extends KubeObject>(resource: Resource<T>, options?: Selection & RequestOptions): Promise<ObjectList<T>>;
   /**

@@ -12,7 +12,7 @@ import {
   type ObjectList,
   type PatchOptions,
 } from "./client.ts";
-import type { ReplaceOptions, RequestOptions, Selection, WatchEvent } from "./client.ts";
+import type { GetOptions, ReplaceOptions, RequestOptions, Selection, WatchEvent } from "./client.ts";
 import { isTransient } from "./client.ts";
 import { backoffMs, type Clock, sleep, systemClock } from "../../base/clock.ts";
 import type { ApiServer } from "./config.ts";
@@ -52,6 +52,8 @@ export interface HttpClientOptions extends TransportOptions {
   onRequest?: ((verb: string, resource: string, status: number, ms: number) => void) | undefined;
   /** Called before an object is created or patched. What it throws is the failure of the request. */
   beforeWrite?: ((write: ApiWrite) => Promise<void>) | undefined;
+  /** Called when a watch has ended that the server had accepted. */
+  onWatchEnd?: ((resource: Resource) => void) | undefined;
 }
 
 /** A request, with the words for its failures. */
@@ -114,8 +116,21 @@ export class HttpClient implements ApiClient, Disposable {
   }
 
   /** Implements {@linkcode ApiClient}. */
-  async get<T extends KubeObject>(resource: Resource<T>, at: ObjectName, options: RequestOptions = {}): Promise<T> {
-    const call = { verb: "get", resource, name: at.name, method: "GET", path: pathOf(resource, at), ...options };
+  async get<T extends KubeObject>(
+    resource: Resource<T>,
+    at: ObjectName,
+    { metadataOnly, ...options }: GetOptions = {},
+  ): Promise<T> {
+    const accept = metadataOnly ? `${METADATA_ONLY};as=PartialObjectMetadata` : JSON_TYPE;
+    const call = {
+      verb: "get",
+      resource,
+      name: at.name,
+      method: "GET",
+      path: pathOf(resource, at),
+      accept,
+      ...options,
+    };
     if (isPathSegment(at.name)) return await this.#requestObject<T>(call);
     throw new ApiError(`${describeRequest(call)}: no object can have this name`, { status: 404, reason: "NotFound" });
   }
@@ -167,6 +182,8 @@ export class HttpClient implements ApiClient, Disposable {
       }
     } catch (error) {
       throw signal?.aborted ? signal.reason : error instanceof ApiError ? error : unreachableError(call, error);
+    } finally {
+      this.#options.onWatchEnd?.(resource);
     }
   }
 

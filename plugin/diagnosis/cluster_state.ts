@@ -5,7 +5,9 @@
  * @module
  */
 
+import { defined } from "../../base/defined.ts";
 import { type ApiClient, ApiError, type Selection } from "../../k8s/client/client.ts";
+import type { Definitions } from "../../k8s/client/definitions.ts";
 import { agentLeaseSelector } from "../../k8s/api/agent_leases.ts";
 import {
   type AgentManaged,
@@ -62,6 +64,16 @@ export interface ClusterState extends AgentEvidence {
   readonly contents: readonly VolumeSnapshotContent[];
   /** Claims without a volume that Kubernetes has asked the driver for; none where they were not to be read. */
   readonly pendingClaims: readonly PersistentVolumeClaim[];
+  /** The definitions that are too old for this plugin; absent for none, and where they were not to be read. */
+  readonly outdatedDefinitions?: string;
+}
+
+/** Options of {@linkcode readClusterState}. */
+export interface ReadOptions {
+  /** Whether claims are read: a cluster may have very many. */
+  readonly withClaims?: boolean;
+  /** The definitions of the driver's kinds, if they are to be read. */
+  readonly definitions?: Definitions;
 }
 
 /** Reads objects, and notes what this person may not read. */
@@ -104,14 +116,13 @@ export class LenientReader {
 /**
  * Reads the objects of a driver.
  *
- * @param options.withClaims whether claims are read: a cluster may have very many
  * @throws {ApiError} when the API server does not answer, or the cluster does not have the driver's kinds
  */
 export async function readClusterState(
   client: ApiClient,
   driver: string,
   now: Date,
-  { withClaims = false }: { readonly withClaims?: boolean } = {},
+  { withClaims = false, definitions }: ReadOptions = {},
 ): Promise<ClusterState> {
   const reader = new LenientReader(client);
   const [allNodes, lvm, agentLeases, provisionerLeases, volumes, snapshots, allPersistentVolumes, contents, claims] =
@@ -125,6 +136,7 @@ export async function readClusterState(
       reader.list(persistentVolumes),
       reader.list(volumeSnapshotContents),
       withClaims ? reader.list(persistentVolumeClaims) : [],
+      definitions?.read(),
     ]);
   const isOwn = ({ spec }: AgentManaged | LvmNode) => spec.driverName === driver;
   return {
@@ -135,6 +147,7 @@ export async function readClusterState(
     persistentVolumes: allPersistentVolumes.filter(({ spec }) => spec?.csi?.driver === driver),
     contents: contents.filter(({ spec }) => spec.driver === driver),
     pendingClaims: claims.filter((claim) => claim.status?.phase === "Pending" && provisionerOf(claim) === driver),
+    ...defined({ outdatedDefinitions: definitions?.outdated }),
   };
 }
 

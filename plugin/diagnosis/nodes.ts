@@ -8,6 +8,7 @@ import { type NamedOrphan, ORPHANS_CONDITION, orphansInMessage } from "../../k8s
 import { lastSignOfLife, nodeOfAgentLease, SILENT_AFTER_MS } from "../../k8s/api/agent_leases.ts";
 import { NODE_CONDITIONS } from "../../k8s/api/condition_reasons.ts";
 import { conditionsOf } from "../../k8s/api/conditions.ts";
+import { DEFINITIONS_CONDITION } from "../../k8s/client/definitions.ts";
 import type { LvmNode, NodeDisk, NodeThinPool, NodeVolumeGroup } from "../../k8s/api/lvm_objects.ts";
 import type { Node } from "../../k8s/api/objects.ts";
 import { defined } from "../../base/defined.ts";
@@ -195,7 +196,10 @@ export function nodeProblems(state: ClusterState, views: readonly NodeView[]): P
   return [
     ...views.flatMap(viewProblems),
     ...state.lvmNodes.flatMap((lvmNode) =>
-      conditionsOf(lvmNode).filter(({ status }) => status === "True").map((condition) =>
+      conditionsOf(lvmNode).filter(({ status, type }) =>
+        // the plugin itself says it once
+        status === "True" && (type !== DEFINITIONS_CONDITION || state.outdatedDefinitions === undefined)
+      ).map((condition) =>
         conditionProblem(
           condition,
           {

@@ -7,6 +7,7 @@
 
 import { formatBytes } from "../../base/size.ts";
 import { isForgotten } from "../../k8s/api/lvm_objects.ts";
+import { DEFINITIONS } from "../../k8s/client/definitions.ts";
 import type { ClusterState } from "./cluster_state.ts";
 import { nodeProblems, type NodeView, nodeViews, usedPercent } from "./nodes.ts";
 import { isHeld, knownFacts, noControllerProblem } from "./evidence.ts";
@@ -57,6 +58,7 @@ export function overviewOf(state: ClusterState): Overview {
     orphans: nodes.reduce((sum, { orphans }) => sum + orphans, 0),
     problems: [
       ...controllerProblems(state),
+      ...definitionsProblems(state),
       ...nodeProblems(state, nodes),
       ...withoutAgent(state, nodes),
       ...claimProblems(state),
@@ -105,6 +107,21 @@ export function explainNode(state: ClusterState, name: string): WhyAnswer | unde
       ["Orphans", overview.orphans === 0 ? undefined : `${overview.orphans}`],
     ]),
   };
+}
+
+/** Returns the problem that definitions are too old for this plugin. That they are for an agent, its LVMNode says. */
+function definitionsProblems({ outdatedDefinitions: message }: ClusterState): Problem[] {
+  if (message === undefined) return [];
+  const name = DEFINITIONS.find((name) => message.includes(name));
+  return [
+    problem("warning", "DefinitionsOutdated", `customresourcedefinition/${name}`, {
+      message,
+      remedy:
+        "Upgrade them with the driver. Until then, this plugin moves and imports nothing: use that of the driver's " +
+        "version.",
+      runbook: "upgrade/upgrade-the-driver",
+    }),
+  ];
 }
 
 /** Returns the problem that no controller holds the Lease that one has held: then nothing is created or deleted. */

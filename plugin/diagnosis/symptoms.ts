@@ -39,7 +39,7 @@ export type SymptomReason = Cause | "VolumeOnOtherNode";
 export const SYMPTOMS: Readonly<Record<SymptomReason, Symptom>> = {
   DefinitionsOutdated: {
     chapters: ["pending"],
-    remedy: "Upgrade them: kubectl apply -f deploy/crds of the driver's version, or the chart's value crds.enabled.",
+    remedy: "Run the command at the end of the message, with the CRDs or the chart of the driver's version.",
   },
   PhysicalVolumesMissing: {
     chapters: ["pending"],

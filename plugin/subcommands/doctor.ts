@@ -6,6 +6,7 @@
  */
 
 import type { Diagnosis } from "../../lvm/doctor/doctor.ts";
+import { worstLevel } from "../../lvm/doctor/finding.ts";
 import { diagnosisText } from "../../lvm/doctor/text.ts";
 import { sleep, systemClock } from "../../base/clock.ts";
 import { messageOf, StorageError } from "../../base/error.ts";
@@ -13,8 +14,9 @@ import { formatTable } from "../../base/text_table.ts";
 import { type ApiClient, isGone, orAbsent, orAbsentOrChanged } from "../../k8s/client/client.ts";
 import { DEFINITIONS_CONDITION } from "../../k8s/client/definitions.ts";
 import { patchWithRetry } from "../../k8s/client/patches.ts";
-import { DOCTOR_ANNOTATION, type LvmNode, lvmNodes, type NodeDiagnosis } from "../../k8s/api/lvm_objects.ts";
+import { DOCTOR_ANNOTATION, LVM_GROUP, type LvmNode, lvmNodes, type NodeDiagnosis } from "../../k8s/api/lvm_objects.ts";
 import { EXIT } from "../../cli/command_line.ts";
+import type { KubectlClient } from "../kubectl_client.ts";
 import { seconds } from "../plugin_flags.ts";
 import { conditionOf } from "../problem.ts";
 import type { Session } from "../session.ts";
@@ -127,10 +129,26 @@ async function diagnoseNode(
         `somebody else asked meanwhile; see kubectl denolith nodes`,
     );
   }
-  const definitions = conditionOf(asked, DEFINITIONS_CONDITION);
-  if (definitions?.status === "True") session.noteOnce(definitions.message);
+  const outdated = await outdatedDefinitions(client, asked);
   const { findings = [], omitted = 0, checks = [], level = "ok", time = "" } = answer;
-  return { node: name, time, level, checks, findings, omitted };
+  if (outdated === undefined) return { node: name, time, level, checks, findings, omitted };
+  const about = { check: "crds", level: outdated.level };
+  return {
+    ...{ node: name, time, omitted, level: worstLevel([level, outdated.level]) },
+    checks: [{ ...about, summary: "too old" }, ...checks],
+    findings: [{ ...about, subject: LVM_GROUP, message: outdated.message }, ...findings],
+  };
+}
+
+/** Returns the definitions that are too old for the agent, or only for this plugin: the agent checks its machine alone. */
+async function outdatedDefinitions(
+  { definitions }: KubectlClient,
+  node: LvmNode,
+): Promise<{ readonly level: "error" | "warning"; readonly message: string } | undefined> {
+  const { status, message } = conditionOf(node, DEFINITIONS_CONDITION) ?? { status: "Unknown", message: "" };
+  if (status === "True") return { level: "error", message };
+  await definitions.read();
+  return definitions.outdated === undefined ? undefined : { level: "warning", message: definitions.outdated };
 }
 
 /** Asks the agent. @returns the LVMNode as it is then @throws {StorageError} `NotFound` without an LVMNode */

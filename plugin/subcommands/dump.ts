@@ -62,7 +62,8 @@ const COMMON_NAMESPACES = /^(?:default|kube-.*)$/;
 export async function dump(session: Session): Promise<number> {
   const { client, driver, flags, now, subject } = session;
   session.requirePipe("kubectl denolith dump > denolith.tar.gz");
-  const state = await readClusterState(client, driver, now, { withClaims: true });
+  const { definitions } = client;
+  const state = await readClusterState(client, driver, now, { withClaims: true, definitions });
   const reader = new LenientReader(client);
   const objects = await readObjects(reader, driver);
   const overview = overviewOf(state);

@@ -13,7 +13,9 @@ import { nodesTable } from "./list.ts";
 /** Shows the whole cluster. */
 export function showStatus(session: Session): Promise<number> {
   return session.show(LISTED, async (now) => {
-    const overview = overviewOf(await readClusterState(session.client, session.driver, now, { withClaims: true }));
+    const { client, driver } = session;
+    const { definitions } = client;
+    const overview = overviewOf(await readClusterState(client, driver, now, { withClaims: true, definitions }));
     return { data: overview, text: (options) => overviewText(overview, { ...options, now }) };
   });
 }

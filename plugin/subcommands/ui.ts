@@ -35,10 +35,11 @@ export async function serveUi(session: Session): Promise<number> {
 
 function followCluster(session: Session): Follow {
   const { client, driver, subject: { context } } = session;
+  const { definitions } = client;
   return async (send, signal) => {
     const changes = new ClusterChanges();
     const read = async (now: Date) =>
-      changes.next(clusterPage(await readClusterState(client, driver, now), context), now);
+      changes.next(clusterPage(await readClusterState(client, driver, now, { definitions }), context), now);
     await follow(session, { read, send, signal, watched: () => LISTED });
   };
 }

@@ -109,9 +109,12 @@ Deno.test("kubectl denolith doctor: tells that the agent finds definitions too o
     });
   };
   await tell("True");
-  assertStringIncludes((await s.plugin(["doctor", "n1"])).errors, message);
+  const { status, output } = await s.plugin(["doctor", "n1"]);
+  assertEquals(status, 1);
+  assertMatch(output, /✗ crds +too old\n {4}✗ lvm\.denolith\.dev: CustomResourceDefinitions are too old\n/);
+  assertStringIncludes((await s.plugin(["doctor", "--all"])).output, `error crds: lvm.denolith.dev: ${message}`);
   await tell("False");
-  assertEquals((await s.plugin(["doctor", "n1"])).errors, "");
+  assertEquals((await s.plugin(["doctor", "n1"])).output.includes("crds"), false);
 });
 
 Deno.test("kubectl denolith doctor: is answered while LVM does not report its volume groups", async () => {

@@ -12,7 +12,7 @@ export const OTHER_VALUES: Values = {
   commonLabels: { "example.com/team": "storage" },
   driverName: "storage.example",
   docsUrl: "https://example.com/denolith/docs",
-  crds: { enabled: false },
+  crds: { enabled: true, annotations: { "kustomize.toolkit.fluxcd.io/prune": "disabled" } },
   kubeletDir: "/var/lib/k0s/kubelet",
   volumeGroups: ["data", "/fast-.*/"],
   diskRules: ["data=/nvme-.*/;min=100Gi;rotational=no", "slow=/ata-.*/"],
@@ -66,7 +66,10 @@ export const OTHER_VALUES: Values = {
     extraArgs: ["--thin-pool-remove-empty"],
     podLabels: { "example.com/zone": "a" },
     podAnnotations: { "prometheus.io/scrape": "false", "example.com/owner": "storage" },
-    serviceAccountAnnotations: { "example.com/role": "node" },
+    serviceAccount: { create: true, name: "storage-node", annotations: { "example.com/role": "node" } },
+    extraEnv: [{ name: "TZ", value: "Europe/Vienna" }],
+    extraVolumes: [{ name: "ca", configMap: { name: "company-ca" } }],
+    extraVolumeMounts: [{ name: "ca", mountPath: "/etc/company", readOnly: true }],
   },
   controller: {
     replicas: 2,
@@ -82,7 +85,7 @@ export const OTHER_VALUES: Values = {
     extraArgs: ["--disable-process-metrics"],
     podLabels: { "example.com/zone": "b" },
     podAnnotations: { "prometheus.io/scrape": "false", "example.com/owner": "storage" },
-    serviceAccountAnnotations: { "example.com/role": "controller" },
+    serviceAccount: { create: true, name: "storage-controller", annotations: { "example.com/role": "controller" } },
     topologySpreadConstraints: [{ maxSkew: 1, topologyKey: "zone", whenUnsatisfiable: "ScheduleAnyway" }],
     extraContainers: [{
       name: "csi-provisioner",
@@ -90,7 +93,9 @@ export const OTHER_VALUES: Values = {
       args: ["--csi-address=/run/denolith/csi.sock"],
       volumeMounts: [{ name: "socket", mountPath: "/run/denolith" }],
     }],
+    extraEnv: [{ name: "TZ", value: "Europe/Vienna" }],
     extraVolumes: [{ name: "tls", secret: { secretName: "tls" } }],
+    extraVolumeMounts: [{ name: "tls", mountPath: "/etc/tls", readOnly: true }],
   },
   storageClasses: [
     {

@@ -150,8 +150,46 @@ export const REBOOTS: readonly Situation[] = [
   {
     seen: ["ankhmorpork#1465", "longhorn#5453"],
     happened: "helm uninstall deletes the definitions, and so the volumes.",
-    here: "A deletion of objects alone deletes no data.",
-    shown: [by("tests/cluster_fake/volume_faults_test.ts", "deleting only the object does not delete the data")],
+    here: "They stay, and a deletion of objects alone deletes no data.",
+    shown: [
+      by("tests/cluster_fake/volume_faults_test.ts", "deleting only the object does not delete the data"),
+      by("tests/cluster/suite/chart_suite.ts", "and keeps them when the release is uninstalled"),
+    ],
+  },
+  {
+    seen: ["helm#8163", "lws#880", "zfs-localpv#517", "argo-cd#17819"],
+    happened: "Definitions leave a chart, and all objects go with them.",
+    here: "Helm and Argo CD keep them.",
+    shown: [
+      by("deploy/chart_test.ts", "the definitions come with the chart unless values say otherwise, and stay"),
+      by("tests/cluster/suite/chart_suite.ts", "and keeps what leaves a release"),
+    ],
+  },
+  {
+    seen: ["openebs#3768", "unifi-reactor#72", "adm-controller#1829", "spark-operator#2785"],
+    happened: "Helm refuses definitions of kubectl, of crds/ or of another release.",
+    here: "A flag of Helm takes them over, and nothing is deleted.",
+    shown: [
+      by("tests/cluster/suite/chart_suite.ts", "Helm takes over definitions of a chart that only installed them"),
+    ],
+  },
+  {
+    seen: ["osm#5117", "temporal-worker-controller#312"],
+    happened: "helm rollback makes definitions older, and fields of objects are lost.",
+    here: "A policy denies it; the rest is rolled back.",
+    shown: [
+      by("deploy/crds_test.ts", "the policy lets a definition of version"),
+      by("tests/cluster/suite/chart_suite.ts", "no rollback and no kubectl makes definitions older"),
+    ],
+  },
+  {
+    seen: ["prometheus-community/helm-charts#250", "kubeai#213"],
+    happened: "An upgrade leaves definitions old, and the API server drops new fields.",
+    here: "They are upgraded with the chart. With old ones, the driver names them, and creates nothing.",
+    shown: [
+      by("tests/cluster_fake/definitions_test.ts", "a claim waits while definitions are too old"),
+      by("tests/cluster_fake/plugin_definitions_test.ts", "the plugin requests nothing while definitions are older"),
+    ],
   },
   {
     seen: ["csi-sanlock-lvm#10", "lustre-csi-driver#69", "vsphere-csi-driver#315"],

@@ -19,6 +19,7 @@ import {
 import { conditionOf } from "../../../plugin/problem.ts";
 import { OTHER_VALUES, RENDERINGS } from "../../meta/chart_values.ts";
 import { ensureHelm } from "../../rig/kubernetes.ts";
+import { pollUntil } from "../../rig/poll_until.ts";
 import { run } from "../../rig/process.ts";
 import { TempFolder } from "../../rig/temp_folder.ts";
 import { CRDS } from "../deploy.ts";
@@ -133,38 +134,162 @@ Deno.test("the API server takes what the chart makes, and Helm could take over w
   assert(output.includes(`rollout status daemonset/denolith-node`), output.slice(-1000));
 });
 
+/** Lets definitions become older until it is disposed of, which the policy about them otherwise denies. */
+async function allowOlderDefinitions({ controlPlane }: TestNamespace["cluster"]): Promise<AsyncDisposable> {
+  const binding = "validatingadmissionpolicybinding.admissionregistration.k8s.io/denolith-definitions";
+  const object = await controlPlane.kubectl(["get", binding, "--output", "json"]);
+  const isAllowed = () =>
+    controlPlane.kubectl([
+      "annotate",
+      "crd",
+      DEFINITIONS[0]!,
+      `${SCHEMA_ANNOTATION}=0`,
+      "--overwrite",
+      "--dry-run=server",
+    ])
+      .then(() => true, () => false);
+  await controlPlane.kubectl(["delete", binding]);
+  await pollUntil(isAllowed, { action: "allow older definitions", timeoutMs: 60_000 });
+  return {
+    [Symbol.asyncDispose]: async () => {
+      const { apiVersion, kind, metadata: { name, labels }, spec } = JSON.parse(object);
+      const stdin = JSON.stringify({ apiVersion, kind, metadata: { name, labels }, spec });
+      await controlPlane.kubectl(["apply", "--filename", "-"], { stdin });
+      const isDenied = async () => !(await isAllowed());
+      await pollUntil(isDenied, { action: "deny older definitions", timeoutMs: 60_000 });
+    },
+  };
+}
+
+/** Releases of the chart's definitions alone: the driver of the cluster stays as it is. */
+class DefinitionReleases implements AsyncDisposable {
+  readonly #ns: TestNamespace;
+  readonly #helm: Helm;
+  readonly #folder: TempFolder;
+
+  private constructor(ns: TestNamespace, helm: Helm, folder: TempFolder) {
+    [this.#ns, this.#helm, this.#folder] = [ns, helm, folder];
+  }
+
+  static async open(ns: TestNamespace, helm: Helm): Promise<DefinitionReleases> {
+    return new DefinitionReleases(ns, helm, await TempFolder.create("/tmp", "denolith-chart-"));
+  }
+
+  /** Makes a chart. @param version that of the schemas @returns its path */
+  async chart(version: number): Promise<string> {
+    const path = this.#folder.file(`${version}`);
+    await Deno.mkdir(join(path, "templates"), { recursive: true });
+    for (const file of ["Chart.yaml", "values.yaml", "templates/_helpers.tpl", "templates/crds"]) {
+      await run(`copy ${file}`, "cp", ["-r", join(CHART, file), join(path, file)]);
+    }
+    const helpers = join(path, "templates/_helpers.tpl");
+    const text = (await Deno.readTextFile(helpers)).replace(
+      `${SCHEMA_ANNOTATION}: "${SCHEMA_VERSION}"`,
+      `${SCHEMA_ANNOTATION}: "${version}"`,
+    );
+    await Deno.writeTextFile(helpers, text);
+    return path;
+  }
+
+  /** Makes a chart with the definitions where Helm looks for them at an installation alone. @returns its path */
+  async chartThatInstallsThem(): Promise<string> {
+    const path = this.#folder.file("installs");
+    await Deno.mkdir(path);
+    await run("copy Chart.yaml", "cp", [join(CHART, "Chart.yaml"), path]);
+    await run("copy CRDs", "cp", ["-r", CRDS, join(path, "crds")]);
+    return path;
+  }
+
+  /** Runs Helm in the namespace of the test. */
+  async helm(...args: string[]): Promise<void> {
+    const { namespace, cluster: { controlPlane: { kubeconfig } } } = this.#ns;
+    await this.#helm.run([...args, "--namespace", namespace], { KUBECONFIG: kubeconfig });
+  }
+
+  /** Requires that all definitions have a version. */
+  async requireVersion(version: number): Promise<void> {
+    const { items } = JSON.parse(await this.#ns.kubectl("get", "crd", ...DEFINITIONS, "--output", "json"));
+    const versions = items.map(({ metadata }: KubernetesObject) => metadata.annotations?.[SCHEMA_ANNOTATION]);
+    assertEquals(versions, DEFINITIONS.map(() => `${version}`));
+  }
+
+  /** Makes the definitions what they were before, those of kubectl. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const { cluster } = this.#ns;
+    const { controlPlane } = cluster;
+    {
+      await using _ = await allowOlderDefinitions(cluster);
+      await controlPlane.kubectl(["apply", "--filename", CRDS]);
+    }
+    const owner = ["release-name", "release-namespace"].map((key) => `meta.helm.sh/${key}-`);
+    await controlPlane.kubectl(["annotate", "crd", ...DEFINITIONS, ...owner]);
+    await controlPlane.kubectl(["label", "crd", ...DEFINITIONS, "app.kubernetes.io/managed-by-"]);
+    await this.requireVersion(SCHEMA_VERSION);
+    await this.#folder[Symbol.asyncDispose]();
+  }
+}
+
 Deno.test("Helm takes over definitions that were applied, upgrades them, and keeps them when the release is uninstalled", async () => {
   await using ns = await TestNamespace.open("helm-crds");
   await using helm = await Helm.open();
-  await using chart = await TempFolder.create("/tmp", "denolith-chart-");
-  const { controlPlane } = ns.cluster;
-  // the chart's definitions alone: the driver of this cluster stays as it is
-  for (const file of ["Chart.yaml", "values.yaml", "templates/_helpers.tpl", "templates/crds"]) {
-    await Deno.mkdir(chart.file("templates"), { recursive: true });
-    await run(`copy ${file}`, "cp", ["-r", join(CHART, file), chart.file(file)]);
+  await using releases = await DefinitionReleases.open(ns, helm);
+  const own = await releases.chart(SCHEMA_VERSION);
+  await releases.helm("install", "definitions", own, "--take-ownership", "--server-side=false");
+  await releases.helm("upgrade", "definitions", await releases.chart(98));
+  await releases.requireVersion(98);
+  await releases.helm("uninstall", "definitions");
+  await releases.requireVersion(98);
+});
+
+Deno.test("Helm takes over definitions of a chart that only installed them, and of another release, and keeps what leaves a release", async () => {
+  await using ns = await TestNamespace.open("helm-crds-dir");
+  await using helm = await Helm.open();
+  await using releases = await DefinitionReleases.open(ns, helm);
+  const [own, later] = [await releases.chart(SCHEMA_VERSION), await releases.chart(98)];
+  const isRefused = (text: string, ...args: string[]) => assertRejects(() => releases.helm(...args), Error, text);
+  await releases.helm("install", "denolith", await releases.chartThatInstallsThem());
+  const upgrade = ["upgrade", "denolith"];
+  await isRefused("invalid ownership metadata", ...upgrade, own);
+  await releases.helm(...upgrade, own, "--take-ownership");
+  // somebody had applied them with kubectl
+  await isRefused('conflict with "kubectl-client-side-apply"', ...upgrade, later);
+  await releases.requireVersion(SCHEMA_VERSION);
+  await releases.helm(...upgrade, later, "--force-conflicts");
+  await releases.requireVersion(98);
+  await releases.helm(...upgrade, await releases.chart(99));
+  await releases.requireVersion(99);
+  await releases.helm(...upgrade, later, "--set", "crds.enabled=false");
+  await releases.requireVersion(99);
+
+  const other = ["install", "other", await releases.chart(99)];
+  await isRefused("invalid ownership metadata", ...other);
+  await releases.helm(...other, "--take-ownership", "--force-conflicts");
+  await releases.helm("uninstall", "denolith");
+  await releases.helm("uninstall", "other");
+  await releases.requireVersion(99);
+});
+
+Deno.test("no rollback and no kubectl makes definitions older, and an upgrade to an earlier chart without them works", async () => {
+  await using ns = await TestNamespace.open("helm-rollback");
+  await using helm = await Helm.open();
+  await using releases = await DefinitionReleases.open(ns, helm);
+  const own = await releases.chart(SCHEMA_VERSION);
+  await releases.helm("install", "definitions", own, "--take-ownership", "--server-side=false");
+  await releases.helm("upgrade", "definitions", await releases.chart(98));
+  for (
+    const makeOlder of [
+      () => releases.helm("rollback", "definitions", "1"),
+      () => releases.helm("upgrade", "definitions", own),
+      () => ns.kubectl("apply", "--filename", CRDS),
+    ]
+  ) {
+    await assertRejects(makeOlder, Error, "its schema would become older");
+    await releases.requireVersion(98);
   }
-  const asUser = (...args: string[]) =>
-    helm.run([...args, "--namespace", ns.namespace], { KUBECONFIG: controlPlane.kubeconfig });
-  const versions = async () => {
-    const { items } = JSON.parse(await ns.kubectl("get", "crd", ...DEFINITIONS, "--output", "json"));
-    return items.map(({ metadata }: KubernetesObject) => metadata.annotations?.[SCHEMA_ANNOTATION]);
-  };
-  try {
-    await asUser("install", "definitions", chart.path, "--take-ownership", "--server-side=false");
-    const helpers = chart.file("templates/_helpers.tpl");
-    const text = await Deno.readTextFile(helpers);
-    await Deno.writeTextFile(
-      helpers,
-      text.replace(`${SCHEMA_ANNOTATION}: "${SCHEMA_VERSION}"`, `${SCHEMA_ANNOTATION}: "99"`),
-    );
-    await asUser("upgrade", "definitions", chart.path);
-    assertEquals(await versions(), DEFINITIONS.map(() => "99"));
-    await asUser("uninstall", "definitions");
-    assertEquals(await versions(), DEFINITIONS.map(() => "99"));
-  } finally {
-    await controlPlane.kubectl(["apply", "--filename", CRDS]);
-  }
-  assertEquals(await versions(), DEFINITIONS.map(() => `${SCHEMA_VERSION}`));
+  await releases.helm("upgrade", "definitions", own, "--set", "crds.enabled=false");
+  await releases.requireVersion(98);
+  await releases.helm("upgrade", "definitions", await releases.chart(99), "--set", "crds.enabled=true");
+  await releases.requireVersion(99);
 });
 
 Deno.test("with definitions of an older version, the driver mounts volumes, creates none, and says why until they are upgraded", async () => {
@@ -174,13 +299,25 @@ Deno.test("with definitions of an older version, the driver mounts volumes, crea
   await ns.createClaim({ name: "before", class: cls });
   await ns.waitForBound("before");
   const name = "lvmvolumes.lvm.denolith.dev";
+  // another description is another schema, after which the API server ends watches
   const setVersion = (version: number) =>
-    ns.kubectl("annotate", "crd", name, `${SCHEMA_ANNOTATION}=${version}`, "--overwrite");
+    ns.kubectl(
+      "patch",
+      "crd",
+      name,
+      "--type=json",
+      "--patch",
+      JSON.stringify([
+        { op: "replace", path: `/metadata/annotations/${SCHEMA_ANNOTATION.replace("/", "~1")}`, value: `${version}` },
+        { op: "replace", path: "/spec/versions/0/schema/openAPIV3Schema/description", value: `Version ${version}.` },
+      ]),
+    );
   const waitForCondition = (expected: "True" | "False") => {
     const isAsExpected = (node: LvmNode | undefined) =>
       node !== undefined && conditionOf(node, DEFINITIONS_CONDITION)?.status === expected;
     return ns.waitFor("LVMNode", ns.node.name, isAsExpected, `has ${DEFINITIONS_CONDITION}=${expected}`);
   };
+  await using _ = await allowOlderDefinitions(ns.cluster);
   await setVersion(SCHEMA_VERSION - 1);
   try {
     for (const role of ["controller", "node"] as const) await driver.killProcess(role);
@@ -200,6 +337,14 @@ Deno.test("with definitions of an older version, the driver mounts volumes, crea
     await setVersion(SCHEMA_VERSION);
   }
   await ns.waitForBound("new");
+  await waitForCondition("False");
+  for (const role of ["controller", "node"] as const) await driver.waitForReady(role);
+  await setVersion(SCHEMA_VERSION - 1); // while the processes run
+  try {
+    await waitForCondition("True");
+  } finally {
+    await ns.kubectl("apply", "--filename", CRDS);
+  }
   await waitForCondition("False");
   for (const role of ["controller", "node"] as const) await driver.waitForReady(role);
 });

@@ -297,8 +297,10 @@ export class FakeApiServer implements AsyncDisposable {
       return query.get("watch") ? this.#watch(collection, selection) : this.#list(collection, selection);
     }
     switch (method) {
-      case "GET":
-        return this.#json(collection.get(name, namespace));
+      case "GET": {
+        const object = collection.get(name, namespace);
+        return this.#json(metadataOnly ? partialMetadata(object) : object);
+      }
       case "PUT":
         if (requireObject(body).metadata.name !== name) {
           throw new StatusError(400, "BadRequest", "the name of the object does not match the name on the URL");

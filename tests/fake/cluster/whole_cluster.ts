@@ -55,7 +55,7 @@ export interface WholeClusterOptions extends Pick<ProcessOptions, "mountRoots" |
   readonly withController?: boolean;
   /** The time of the controller; that of the machine, when absent. */
   readonly controllerClock?: Clock;
-  /** Whether the definitions of the driver's kinds are too old until {@linkcode WholeCluster.upgradeDefinitions}. */
+  /** Whether the definitions of the driver's kinds are too old until {@linkcode WholeCluster.replaceDefinitions}. */
   readonly hasOldDefinitions?: boolean;
 }
 
@@ -100,12 +100,13 @@ export class WholeCluster implements AsyncDisposable {
     return this.agents.api;
   }
 
-  /** Gives the definitions of the driver's kinds the version that the driver needs. */
-  upgradeDefinitions(): void {
+  /** Gives the definitions of the driver's kinds the version that the driver needs, or another one; watches end with new schemas. */
+  replaceDefinitions(version = SCHEMA_VERSION): void {
     for (const name of DEFINITIONS) {
-      const metadata = { annotations: { [SCHEMA_ANNOTATION]: `${SCHEMA_VERSION}` } };
+      const metadata = { annotations: { [SCHEMA_ANNOTATION]: `${version}` } };
       this.api.collection(customResourceDefinitions).patch({ metadata }, { name, namespace: undefined });
     }
+    this.api.endWatches();
   }
 
   /** Adds a class of the driver. */
