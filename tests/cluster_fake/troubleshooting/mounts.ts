@@ -159,7 +159,10 @@ export const MOUNTS: Chapter = {
       await useOnce(stage);
       stage.lv.content.checkStatus = 4;
     }),
-    VolumeGroupUnresponsive: mounting(({ machine }) => machine.hungPvs.set("/dev/vdb", Promise.withResolvers())),
+    VolumeGroupUnresponsive: mounting(async (stage) => {
+      stage.machine.hungPvs.set("/dev/vdb", Promise.withResolvers());
+      await stage.report(); // before that, a change of the group would hang
+    }),
     VolumeGroupUnreadable: mounting(({ machine }) => {
       machine.hungPvs.set("/dev/vdc", Promise.withResolvers()); // LVM reads each group on its own then
       machine.fault = ({ program, args }) =>

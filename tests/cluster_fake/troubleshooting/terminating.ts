@@ -60,8 +60,9 @@ export const TERMINATING: Chapter = {
       await stage.bindClaim({ className: "kept" });
       await stage.delete(persistentVolumeClaims, "data");
     }),
-    VolumeGroupUnresponsive: deleting(({ machine }) => machine.hungPvs.set("/dev/vdb", Promise.withResolvers()), {
-      machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) },
-    }),
+    VolumeGroupUnresponsive: deleting(async (stage) => {
+      stage.machine.hungPvs.set("/dev/vdb", Promise.withResolvers());
+      await stage.report();
+    }, { machines: { n1: machineWith({ data: 256n * MiB, other: 64n * MiB }) } }),
   },
 };
