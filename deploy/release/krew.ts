@@ -20,6 +20,7 @@ export interface KrewAddresses {
   /** Address of the folder with the archives. */
   readonly downloads: string;
   readonly home?: string | undefined;
+  readonly docsUrl?: string | undefined;
 }
 
 /**
@@ -28,7 +29,7 @@ export interface KrewAddresses {
  */
 export function krewManifest(
   archives: readonly SummedArchive[],
-  { downloads, home }: KrewAddresses,
+  { downloads, home, docsUrl }: KrewAddresses,
 ): string | undefined {
   const startable = archives.filter(({ program }) => !program.endsWith(".cmd"));
   if (startable.length === 0) return undefined;
@@ -42,6 +43,7 @@ export function krewManifest(
       ...(home === undefined ? {} : { homepage: home }),
       shortDescription: "See and repair what denolith has in a cluster",
       description: `Shows ${shortDescription}.\n`,
+      ...(docsUrl === undefined ? {} : { caveats: `Its documents: ${docsUrl}/guides/kubectl-plugin.md\n` }),
       platforms: startable.map(({ system, arch, name, program, sha256 }) => ({
         selector: { matchLabels: { os: system, arch: PLATFORM_NAMES[arch] } },
         uri: `${downloads}/${name}`,

@@ -198,7 +198,7 @@ async function writeImage(options: ReleaseOptions, parts: string, whole: string)
 
 /** Writes the archives of the plugin, and its manifest for krew if their address is known. @returns whether there is one */
 async function writePlugins(
-  { plugins, addresses: { downloads, home }, log }: ReleaseOptions,
+  { plugins, addresses: { downloads, home, docsUrl }, log }: ReleaseOptions,
   parts: string,
   whole: string,
 ): Promise<boolean> {
@@ -208,7 +208,7 @@ async function writePlugins(
     const archive = await packPlugin({ target, plugin: join(parts, PLUGIN_MODULE), deno, folder: whole });
     archives.push({ ...archive, sha256: await sha256OfFile(join(whole, archive.name)) });
   }
-  const text = downloads && krewManifest(archives, { downloads, home });
+  const text = downloads && krewManifest(archives, { downloads, home, docsUrl });
   if (text) await Deno.writeTextFile(join(whole, RELEASE_FILES.krew), text);
   return Boolean(text);
 }

@@ -200,9 +200,14 @@ Deno.test("index, manifests and README name what is in the release, where it wil
   assert(sums.has(entry!.icon));
 
   const { spec } = parse(await text("krew.yaml")) as {
-    spec: { version: string; platforms: { uri: string; sha256: string; bin: string; selector: object }[] };
+    spec: {
+      version: string;
+      caveats: string;
+      platforms: { uri: string; sha256: string; bin: string; selector: object }[];
+    };
   };
   assertEquals(spec.version, `v${version}`);
+  assertStringIncludes(spec.caveats, `https://git.example/denolith/blob/v${version}/docs/guides/kubectl-plugin.md`);
   assertEquals(
     spec.platforms.map(({ selector, bin }) => ({ selector, bin })),
     ["linux", "darwin"].map((os) => ({ selector: { matchLabels: { os, arch: "arm64" } }, bin: "kubectl-denolith" })),
