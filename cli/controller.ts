@@ -61,6 +61,7 @@ import {
 } from "../k8s/api/objects.ts";
 import { Importer } from "../k8s/handover/importer.ts";
 import { type LvmImport, lvmImports } from "../k8s/handover/imports.ts";
+import { HandoverProgress } from "./metrics/handover_progress.ts";
 import { MoveGarbageCollector } from "../k8s/handover/garbage_collector.ts";
 import { Mover } from "../k8s/handover/mover.ts";
 import { type LvmMove, lvmMoves } from "../k8s/handover/moves.ts";
@@ -196,6 +197,7 @@ export async function runController(
     imports: new Informer(client, lvmImports, { clock }),
   };
   const agents = new AgentLiveness({ ...lvmInformers, clock });
+  registerMetrics(metrics, { driver, lvmInformers, agents, clock });
   const services = createHandlers({ client, driver, lvmInformers, agents, clock });
   const { handlers } = services;
   const { onCallCompleted } = metrics;
@@ -238,10 +240,13 @@ export async function runController(
   // server allows a connection only so many at a time (100 by default, kube-apiserver --http2-max-streams-per-connection)
   using leaseClient = await apiClient(flags, "leader-election", { onRequest: metrics.onRequest, clock });
   const enabled = CONTROLLER_NAMES.filter((name) => !disabledControllers.includes(name));
-  for (const name of [...enabled, "moves"] as const) {
+  const elected = [...enabled, "moves"] as const;
+  const onLeading = metrics.registerLeaders(elected);
+  for (const name of elected) {
     const lease = { name: leaseNameOf(name, driver), namespace };
     const identity = `${flags.identity}-${crypto.randomUUID()}`;
-    const election = new LeaderElection(leaseClient, { lease, identity, clock });
+    const onChange = (isLeading: boolean) => onLeading(name, isLeading);
+    const election = new LeaderElection(leaseClient, { lease, identity, onChange, clock });
     running.push(election.run(end, (term) => runAndAgain(controllers[name], term, definitions)));
   }
 
@@ -251,6 +256,25 @@ export async function runController(
   await Promise.all(running);
   await events.stop(GRACE_MS);
   return drained ? EXIT.success : EXIT.failure;
+}
+
+/** Registers the metrics of a controller about the cluster. */
+function registerMetrics(
+  metrics: ClusterProcess["metrics"],
+  { driver, lvmInformers: { nodes, moves, imports }, agents, clock }: Pick<
+    ControllerParts,
+    "driver" | "lvmInformers" | "agents" | "clock"
+  >,
+): void {
+  metrics.registerAgents(() =>
+    nodes.list().filter(({ spec }) => spec.driverName === driver)
+      .map(({ metadata: { name } }) => ({ node: name, isSilent: agents.isSilent(name) }))
+  );
+  const [moving, importing] = [
+    new HandoverProgress(moves, { driver, clock }),
+    new HandoverProgress(imports, { driver, clock }),
+  ];
+  metrics.registerHandovers({ move: () => moving.unfinished(), import: () => importing.unfinished() });
 }
 
 /** Creates the SnapshotMetadata service. What it needs is loaded only where it is on. */

@@ -95,6 +95,35 @@ Deno.test("denolith controller: leaves the controllers of --disable-controllers 
   assertEquals(await running.stop(), 0);
 });
 
+Deno.test("denolith controller: says in its metrics what it leads, and which moves and imports are not finished", async () => {
+  await using cluster = await createCluster();
+  for (const resource of [lvmMoves, lvmImports]) cluster.api.addResource(resource);
+  const spec = (driverName: string) => ({
+    ...{ driverName, persistentVolume: "pv", claim: { namespace: "shop", name: "db", uid: "u" } },
+    ...{ sourceNode: "a", targetNode: "b" },
+  });
+  // one that is finished, and one of another driver, which this controller does not finish
+  cluster.api.put(lvmMoves, { metadata: { name: "v1-done" }, spec: spec(DRIVER), status: { state: "Complete" } });
+  cluster.api.put(lvmMoves, { metadata: { name: "v1-other" }, spec: spec("other.example.com") });
+  cluster.api.put(lvmNodes, { metadata: { name: "a" }, spec: { driverName: DRIVER } });
+  cluster.api.put(lvmNodes, { metadata: { name: "b" }, spec: { driverName: "other.example.com" } });
+  await using folder = await SubcommandFolder.create(cluster.api.url);
+  await using printed = collectPrinted();
+  const flags = ["--disable-controllers", "resizer,capacity,snapshotter"];
+  await using running = await start(folder, printed, flags, () => leaseNames(cluster).length >= 2);
+  const lines = async () =>
+    (await httpGet(printed, "/metrics")).split("\n").filter((line) =>
+      /^denolith_(?:leader|agent|move|import)/.test(line)
+    );
+  await waitUntil(async () => (await lines()).filter((line) => line.endsWith("} 1")).length === 2, "it leads");
+  assertEquals((await lines()).sort(), [
+    'denolith_agent_silent{lvmnode="a"} 0',
+    'denolith_leader{controller="moves"} 1',
+    'denolith_leader{controller="provisioner"} 1',
+  ]);
+  assertEquals(await running.stop(), 0);
+});
+
 Deno.test("denolith controller: renews its Leases on a connection of their own, not behind the requests for claims", async () => {
   await using cluster = await createCluster();
   await using folder = await SubcommandFolder.create(cluster.api.url);

@@ -48,8 +48,10 @@ import { nodes } from "../k8s/api/objects.ts";
 import { PhysicalVolumeConditions, PoolConditions } from "../k8s/agent/node_conditions.ts";
 import { OrphanReconciler } from "../k8s/agent/orphan_reconciler.ts";
 import { SnapshotReconciler } from "../k8s/agent/snapshot_reconciler.ts";
-import { copyProgressById } from "../k8s/agent/volume_progress.ts";
+import { copyProgressOf } from "../k8s/agent/volume_progress.ts";
 import { VolumeReconciler } from "../k8s/agent/volume_reconciler.ts";
+import { KEYS_CONDITION } from "../k8s/agent/volume_status.ts";
+import { conditionsOf } from "../k8s/api/conditions.ts";
 import { defined } from "../base/defined.ts";
 import { ANY_GROUP } from "../lvm/model/groups.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
@@ -157,7 +159,9 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
   const informers = { volumeObjects, snapshotObjects, nodeObjects };
   const parts = { client, definitions, events, machine, state, machineEvents, transfers, end };
   const agent = createAgent({ ...options, ...informers, ...parts });
-  registerMetrics(metrics, { driver, thin, volumeObjects, machine, state, clock, orphans: agent.orphans });
+  registerMetrics(metrics, {
+    ...{ driver, thin, volumeObjects, snapshotObjects, machine, state, clock, orphans: agent.orphans },
+  });
   const createController = (
     name: "lvmvolume" | "lvmsnapshot",
     reconciler: VolumeReconciler | SnapshotReconciler,
@@ -353,22 +357,34 @@ function createDisks(
 /** Registers the metrics of a node, except the counters of background work. */
 function registerMetrics(
   metrics: Metrics,
-  { driver, thin, volumeObjects, machine, state, clock, orphans }:
-    & Pick<AgentOptions, "driver" | "thin" | "volumeObjects" | "machine" | "state">
+  { driver, thin, volumeObjects, snapshotObjects, machine, state, clock, orphans }:
+    & Pick<AgentOptions, "driver" | "thin" | "volumeObjects" | "snapshotObjects" | "machine" | "state">
     & { readonly clock: Clock; readonly orphans: OrphanReconciler },
 ): void {
   const volumes = () => volumeObjects.list().filter(({ spec }) => spec.driverName === driver);
-  const claimOf = (volumeId: string) => volumeObjects.get(volumeId)?.metadata.annotations?.[CLAIM_ANNOTATION];
-  metrics.registerGroups(() => state.survey ?? [], driver, claimOf);
+  const claimOf = (volume: LvmVolume | undefined) => volume?.metadata.annotations?.[CLAIM_ANNOTATION];
+  const named = (volume: LvmVolume) => ({ volume: volume.metadata.name, claim: claimOf(volume) });
+  const sourceOf = (id: string) => snapshotObjects.get(id)?.spec.sourceVolume ?? id;
+  metrics.registerGroups(() => state.survey ?? [], driver, (id) => claimOf(volumeObjects.get(sourceOf(id))));
   metrics.registerPools(() => state.survey ?? [], thin.overcommit);
+  metrics.registerOrphans(() => orphans.orphans.length);
   metrics.registerProblems({
-    orphans: () => orphans.orphans.length,
-    lost: () => volumes().filter(({ status }) => status?.state === "Lost").length,
-    held: () => volumes().filter((volume) => heldForLongSince(volume, clock.date()) !== undefined).length,
+    lost: () => volumes().filter(({ status }) => status?.state === "Lost").map(named),
+    held: () => volumes().filter((volume) => heldForLongSince(volume, clock.date()) !== undefined).map(named),
+    keysOutdated: () =>
+      volumes().flatMap((volume) => {
+        const { status, reason } = conditionsOf(volume).find(({ type }) => type === KEYS_CONDITION) ?? {};
+        return status === "False" ? [{ ...named(volume), reason: reason! }] : [];
+      }),
   });
   metrics.registerLimits(() => machine.limiter.limitedVolumes());
   metrics.registerReadOnlyFilesystems(() => machine.filesystems.list());
-  metrics.registerCopies(() => copyProgressById(volumeObjects.list()));
+  metrics.registerCopies(() =>
+    volumeObjects.list().flatMap((volume) => {
+      const done = copyProgressOf(volume);
+      return done === undefined ? [] : [{ ...named(volume), done }];
+    })
+  );
 }
 
 /** Returns the CSI services of a node: Identity and Node. */

@@ -2,14 +2,15 @@ import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { stub } from "@std/testing/mock";
 import { connect, connectToService } from "../tests/contract/helpers/csi_client.ts";
 import { Registration } from "../csi/proto/registration_pb.ts";
-import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { CLAIM_ANNOTATION, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
+import { lvmSnapshotFor } from "../k8s/api/snapshot_mapping.ts";
 import {
   customResourceDefinitions,
   DEFINITIONS_CONDITION,
   SCHEMA_ANNOTATION,
   SCHEMA_VERSION,
 } from "../k8s/client/definitions.ts";
-import { volumeIdOf } from "../base/ids.ts";
+import { snapshotIdOf, volumeIdOf } from "../base/ids.ts";
 import type { Exec } from "../lvm/exec.ts";
 import type { OpenExecOptions } from "../lvm/host/open_exec.ts";
 import { lvmVolumeFor } from "../k8s/api/volume_mapping.ts";
@@ -144,17 +145,35 @@ Deno.test("denolith node: takes no disk while definitions are too old", async ()
   await waitUntil(() => takings.calls.length > 0, "the disks");
 });
 
-Deno.test("denolith node: counts the lost volumes of its own driver", async () => {
+/** Returns the claims, or else the volumes, of the series of a metric. */
+async function namedBy(s: Awaited<ReturnType<typeof setUp>>, metric: string): Promise<string[]> {
+  const series = (await s.get("/metrics")).matchAll(new RegExp(`^${metric}\\{(.*)\\} 1$`, "gm"));
+  return [...series].map(([, labels]) => labels!.replace(/volume="v1-[0-9a-f]+",?/, "")).sort();
+}
+
+Deno.test("denolith node: names the lost volumes of its own driver by their claims, and those without their keys", async () => {
   await using s = await setUp({ flags: ["--disable-registration"] });
   for (const [name, driver] of [["one", DRIVER], ["two", DRIVER], ["other", "other.example.com"]] as const) {
-    s.api.put(lvmVolumes, volumeOf(name, driver, "Lost"));
+    const volume = volumeOf(name, driver, "Lost");
+    const annotations = { [CLAIM_ANNOTATION]: `shop/${name}` };
+    const lastTransitionTime = new Date().toISOString();
+    const condition = { type: "KeysChanged", reason: "KeyChangeFailed" as const, message: "", lastTransitionTime };
+    const conditions = [{ ...condition, status: name === "two" ? "True" as const : "False" as const }];
+    s.api.put(lvmVolumes, {
+      ...{ ...volume, metadata: { ...volume.metadata, annotations } },
+      status: { ...volume.status, conditions },
+    });
   }
+  s.api.put(lvmVolumes, volumeOf("three", DRIVER, "Lost"));
   s.api.put(lvmVolumes, volumeOf("ready", "other.example.com", "Ready"));
-  const lost = async () => /^denolith_lost_volumes (\d+)$/m.exec(await s.get("/metrics"))?.[1];
-  await waitUntil(async () => await lost() === "2", "two lost volumes");
+  const claim = (name: string) => `persistentvolumeclaim="${name}",claim_namespace="shop"`;
+  const all = ["", claim("one"), claim("two")];
+  await waitUntil(async () => (await namedBy(s, "denolith_volume_lost")).length === all.length, "the lost volumes");
+  assertEquals(await namedBy(s, "denolith_volume_lost"), all);
+  assertEquals(await namedBy(s, "denolith_volume_keys_outdated"), [`${claim("one")},reason="KeyChangeFailed"`]);
 });
 
-Deno.test("denolith node: counts the volumes of its own driver that nobody has been able to use for minutes", async () => {
+Deno.test("denolith node: names the volumes of its own driver that nobody has been able to use for minutes", async () => {
   await using s = await setUp({ flags: ["--disable-registration"] });
   const held = (name: string, driver: string, minutes: number, status: "True" | "False" = "True") => {
     const lastTransitionTime = new Date(Date.now() - minutes * 60_000).toISOString();
@@ -167,8 +186,24 @@ Deno.test("denolith node: counts the volumes of its own driver that nobody has b
   for (const [name, minutes] of [["new", 4], ["one", 6], ["two", 60], ["three", 600]] as const) {
     s.api.put(lvmVolumes, held(name, DRIVER, minutes));
   }
-  const count = async () => /^denolith_held_volumes (\d+)$/m.exec(await s.get("/metrics"))?.[1];
-  await waitUntil(async () => await count() === "3", "three held volumes");
+  await waitUntil(async () => (await namedBy(s, "denolith_volume_held")).length === 3, "three held volumes");
+});
+
+Deno.test("denolith node: a logical volume has the claim of its volume, and a snapshot that of its source", async () => {
+  await using s = await setUp({ flags: ["--disable-registration"] });
+  const request = namedRequest("one", 32n << 20n, { erase: "none" });
+  const volume = lvmVolumeFor(request, { driver: DRIVER, nodeName: "n1" });
+  const annotations = { ...volume.metadata.annotations, [CLAIM_ANNOTATION]: "shop/one" };
+  s.api.put(lvmVolumes, { ...volume, metadata: { ...volume.metadata, annotations } });
+  await waitUntil(() => s.api.objects(lvmVolumes)[0]!.status?.state === "Ready", "the volume");
+  const snapshot = { name: "s", id: snapshotIdOf("s"), source: request.id, cowSize: { bytes: 8n << 20n } };
+  s.api.put(lvmSnapshots, lvmSnapshotFor(snapshot, { driver: DRIVER, nodeName: "n1" }));
+  await waitUntil(() => s.api.objects(lvmSnapshots)[0]!.status?.state === "Ready", "the snapshot");
+  const claims = async () =>
+    [...(await s.get("/metrics")).matchAll(/^denolith_logical_volume_info\{.*lv="(\w+)-.*claim="(\w+)".*\} 1$/gm)]
+      .map(([, kind, claim]) => `${kind} ${claim}`).sort();
+  await waitUntil(async () => (await claims()).length === 2, "both");
+  assertEquals(await claims(), ["snap one", "vol one"]);
 });
 
 Deno.test("denolith node: makes the volumes that the cluster asks of its node", async () => {

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { parse } from "@std/yaml";
 import { Controller, Identity, Node } from "../csi/proto/csi_pb.ts";
-import { chapterCommand, chapters } from "../plugin/runbooks.ts";
+import { chapterCommand, chapterName, chapters } from "../plugin/runbooks.ts";
 import { CHART, renderChart } from "./chart.ts";
 import { allMetrics } from "./reference/lists.ts";
 
@@ -14,11 +14,13 @@ const PROMQL = [
   ...[
     "and",
     "by",
+    "count",
     "delta",
     "group_left",
     "histogram_quantile",
     "increase",
     "label_values",
+    "max",
     "min",
     "min_over_time",
     "on",
@@ -128,9 +130,9 @@ Deno.test("alerts have a link to the chapter that they name if docsUrl is set, a
   assertEquals(annotations("").flatMap(({ runbook_url }) => runbook_url ?? []), []);
   const linked = annotations("https://git.example/denolith/docs");
   for (const { runbook_url = "", runbook } of linked) {
-    const [, page, heading] = /^https:\/\/git\.example\/denolith\/docs\/(.*)#(.*)$/.exec(runbook_url) ?? [];
-    assertEquals(runbook, chapterCommand(heading ?? ""));
-    assertEquals(chapters().get(heading ?? "")?.page, page);
+    const [, path = "", page] = /^https:\/\/git\.example\/denolith\/docs\/((.*)#.*)$/.exec(runbook_url) ?? [];
+    assertEquals(runbook, chapterCommand(chapterName(path)));
+    assertEquals(chapters().get(chapterName(path))?.page, page);
   }
   assertEquals(linked.length, rules.length);
 });

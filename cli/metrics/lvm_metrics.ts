@@ -18,8 +18,33 @@ import { ownedSnapshotId, ownedVolumeId } from "../../lvm/model/tags.ts";
 /** Returns the last report; none before the first. */
 export type LastSurvey = () => readonly SurveyedGroup[];
 
-/** Returns the claim of a volume as `namespace/name`; `undefined` where none is known. */
-export type ClaimOf = (volumeId: string) => string | undefined;
+/** Returns the claim of a volume, or of the source of a snapshot, as `namespace/name`; `undefined` where none is known. */
+export type ClaimOf = (id: string) => string | undefined;
+
+/** A volume, as metrics name it. */
+export interface NamedVolume {
+  /** Its id. */
+  readonly volume: string;
+  /** Its claim as `namespace/name`, where it is known. */
+  readonly claim?: string | undefined;
+}
+
+/** The labels that name a claim. */
+const CLAIM_LABELS = ["persistentvolumeclaim", "claim_namespace"];
+
+/** The labels that name a volume. */
+export const VOLUME_LABELS: readonly string[] = ["volume", ...CLAIM_LABELS];
+
+/** Returns the labels that name a volume. */
+export function volumeLabels({ volume, claim }: NamedVolume): Sample["labels"] {
+  return { volume, ...claimLabels(claim) };
+}
+
+/** Returns the labels that name a claim; none where it is not known. */
+function claimLabels(claim: string | undefined): Sample["labels"] {
+  const [claim_namespace, persistentvolumeclaim] = claim?.split("/") ?? [];
+  return defined({ persistentvolumeclaim, claim_namespace });
+}
 
 /** A gauge of a kind of thing: its name after the common prefix, its help, and its value; `undefined` for no sample. */
 type Row<Parts extends readonly unknown[]> = readonly [
@@ -142,8 +167,7 @@ export function lvmGauges(lastSurvey: LastSurvey, driver: string, claimOf: Claim
     })),
     {
       name: "denolith_logical_volume_info",
-      help:
-        "1 for each logical volume, with its segment type, pool, device, volume or snapshot, and the volume's claim",
+      help: "1 for each logical volume, with its segment type, pool, device, volume or snapshot, and the claim of that",
       labels: ["group", "lv", ...INFO_LABELS],
       samples: () => lvs().flatMap((at) => sample({ ...lvLabels(at), ...infoLabels(driver, at.lv, claimOf) }, 1)),
     },
@@ -233,7 +257,7 @@ function sample(labels: Sample["labels"], value: number | bigint | boolean | und
 }
 
 /** What a logical volume is. */
-const INFO_LABELS = ["type", "pool", "device", "volume", "snapshot", "persistentvolumeclaim", "claim_namespace"];
+const INFO_LABELS = ["type", "pool", "device", "volume", "snapshot", ...CLAIM_LABELS];
 
 /** Returns the labels that say what a logical volume is. Those that it does not have are left out. */
 function infoLabels(
@@ -242,19 +266,12 @@ function infoLabels(
   claimOf: ClaimOf,
 ): Sample["labels"] {
   const minor = deviceNumber?.split(":")[1];
-  const volume = ownedVolumeId(driver, tags);
-  const [claim_namespace, persistentvolumeclaim] = (volume === undefined ? undefined : claimOf(volume))?.split("/") ??
-    [];
+  const [volume, snapshot] = [ownedVolumeId(driver, tags), ownedSnapshotId(driver, tags)];
+  const id = volume ?? snapshot;
   return {
     type: segment.type,
-    ...defined({
-      pool,
-      device: minor === undefined ? undefined : `dm-${minor}`,
-      volume,
-      snapshot: ownedSnapshotId(driver, tags),
-      persistentvolumeclaim,
-      claim_namespace,
-    }),
+    ...defined({ pool, device: minor === undefined ? undefined : `dm-${minor}`, volume, snapshot }),
+    ...claimLabels(id === undefined ? undefined : claimOf(id)),
   };
 }
 

@@ -11,12 +11,22 @@ import gauge from "prom-client/lib/gauge.js";
 import histogram from "prom-client/lib/histogram.js";
 import registry from "prom-client/lib/registry.js";
 import type { CompletedCall } from "../../csi/service.ts";
+import type { UnfinishedHandover } from "./handover_progress.ts";
 import type { ReconcileResult } from "../../k8s/runtime/controller.ts";
 import type { LimitedVolume } from "../../lvm/staging/io_limiter.ts";
 import type { ReadOnlyFilesystem } from "../../lvm/health/read_only_filesystems.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { defined } from "../../base/defined.ts";
-import { type ClaimOf, type LastSurvey, lvmGauges, poolGauges, type ReadAtScrape } from "./lvm_metrics.ts";
+import {
+  type ClaimOf,
+  type LastSurvey,
+  lvmGauges,
+  type NamedVolume,
+  poolGauges,
+  type ReadAtScrape,
+  VOLUME_LABELS,
+  volumeLabels,
+} from "./lvm_metrics.ts";
 import manifest from "../../deno.json" with { type: "json" };
 
 type Counter = whole.Counter;
@@ -39,6 +49,16 @@ export interface TrimCounters {
   readonly succeeded: (bytes: number) => void;
   /** Counts a failed fstrim. */
   readonly failed: () => void;
+}
+
+/** The volumes of a node that need attention, by what is wrong with them. */
+export interface VolumeProblems {
+  /** Those whose LVs are missing. */
+  readonly lost: () => readonly NamedVolume[];
+  /** Those that nobody has been able to use for minutes. */
+  readonly held: () => readonly NamedVolume[];
+  /** Those without the keys that their Secrets request, with the reason. */
+  readonly keysOutdated: () => readonly (NamedVolume & { readonly reason: string })[];
 }
 
 /** A metric, as it is registered. */
@@ -158,30 +178,84 @@ export class Metrics {
     return (direction, count) => bytes.inc({ direction }, count);
   }
 
-  /** Registers the numbers of LVs and objects of the node that need attention. @param counts called on each scrape */
-  registerProblems(counts: Readonly<Record<"orphans" | "lost" | "held", () => number>>): void {
+  /** Registers the number of LVs of the node without an object. @param count called on each scrape */
+  registerOrphans(count: () => number): void {
+    this.#readAtScrape({
+      name: "denolith_orphan_logical_volumes",
+      help: "Logical volumes of the driver without an LVMVolume or LVMSnapshot",
+      labels: [],
+      samples: () => [{ labels: {}, value: count() }],
+    });
+  }
+
+  /** Registers the volumes of the node that need attention. @param volumes called on each scrape */
+  registerProblems(volumes: VolumeProblems): void {
     const gauges = [
+      ["denolith_volume_lost", "1 for each LVMVolume whose logical volume is missing", volumes.lost],
       [
-        "denolith_orphan_logical_volumes",
-        "Logical volumes of the driver without an LVMVolume or LVMSnapshot",
-        counts.orphans,
+        "denolith_volume_held",
+        "1 for each LVMVolume that a move has kept from being used for five minutes",
+        volumes.held,
       ],
-      ["denolith_lost_volumes", "LVMVolumes whose logical volume is missing", counts.lost],
-      ["denolith_held_volumes", "LVMVolumes that a move has kept from being used for five minutes", counts.held],
     ] as const;
-    for (const [name, help, count] of gauges) {
-      this.#readAtScrape({ name, help, labels: [], samples: () => [{ labels: {}, value: count() }] });
+    for (const [name, help, named] of gauges) {
+      this.#readAtScrape({
+        ...{ name, help, labels: VOLUME_LABELS },
+        samples: () => named().map((volume) => ({ labels: volumeLabels(volume), value: 1 })),
+      });
     }
+    this.#readAtScrape({
+      name: "denolith_volume_keys_outdated",
+      help: "1 for each LVMVolume without the keys that its Secret requests, with the reason",
+      labels: [...VOLUME_LABELS, "reason"],
+      samples: () =>
+        volumes.keysOutdated().map((volume) => ({
+          labels: { ...volumeLabels(volume), reason: volume.reason },
+          value: 1,
+        })),
+    });
   }
 
   /** Registers the progress of copies. @param copiesUnderWay called on each scrape; progress from 0 to 1 */
-  registerCopies(copiesUnderWay: () => Iterable<readonly [volume: string, done: number]>): void {
+  registerCopies(copiesUnderWay: () => readonly (NamedVolume & { readonly done: number })[]): void {
     this.#readAtScrape({
       name: "denolith_copy_progress_ratio",
       help: "Progress of copying the volume from a snapshot or from another volume",
-      labels: ["volume"],
-      samples: () => [...copiesUnderWay()].map(([volume, value]) => ({ labels: { volume }, value })),
+      labels: VOLUME_LABELS,
+      samples: () => copiesUnderWay().map((copy) => ({ labels: volumeLabels(copy), value: copy.done })),
     });
+  }
+
+  /** Registers the groups of controllers that this process may lead. @returns called when one of them begins or ends to lead */
+  registerLeaders(controllers: readonly string[]): (controller: string, isLeading: boolean) => void {
+    const help = "1 while this process leads the group of controllers, else 0";
+    const leaders = this.#gauge("denolith_leader", help, ["controller"]);
+    const onChange = (controller: string, isLeading: boolean) => leaders.set({ controller }, isLeading ? 1 : 0);
+    for (const controller of controllers) onChange(controller, false);
+    return onChange;
+  }
+
+  /** Registers the agents of the cluster. @param agents called on each scrape */
+  registerAgents(agents: () => readonly { readonly node: string; readonly isSilent: boolean }[]): void {
+    this.#readAtScrape({
+      name: "denolith_agent_silent",
+      help: "1 for an LVMNode whose agent has given no sign of life for five minutes, else 0",
+      labels: ["lvmnode"],
+      samples: () => agents().map(({ node, isSilent }) => ({ labels: { lvmnode: node }, value: isSilent ? 1 : 0 })),
+    });
+  }
+
+  /** Registers the moves and imports that are not finished. @param kinds called on each scrape */
+  registerHandovers(kinds: Readonly<Record<"move" | "import", () => readonly UnfinishedHandover[]>>): void {
+    for (const [kind, unfinished] of Object.entries(kinds)) {
+      this.#readAtScrape({
+        name: `denolith_${kind}_progress_timestamp_seconds`,
+        help: `Time at which the ${kind} that is not finished last got further, as this process has seen it`,
+        labels: [...VOLUME_LABELS, "state"],
+        samples: () =>
+          unfinished().map((one) => ({ labels: { ...volumeLabels(one), state: one.state }, value: one.progressedAt })),
+      });
+    }
   }
 
   /** Registers the IO limits of volumes in use. @param inUse called on each scrape */
@@ -207,10 +281,10 @@ export class Metrics {
       });
     }
     this.#readAtScrape({
-      name: "denolith_io_limits_unapplied_volumes",
-      help: "Volumes in use whose IO limits cannot be applied",
-      labels: [],
-      samples: () => [{ labels: {}, value: inUse().filter(({ applied }) => !applied).length }],
+      name: "denolith_io_limits_applied",
+      help: "1 if the IO limits of the volume in use are applied, else 0",
+      labels: ["group", "lv"],
+      samples: () => inUse().map(({ group, lv, applied }) => ({ labels: { group, lv }, value: applied ? 1 : 0 })),
     });
   }
 

@@ -4,6 +4,7 @@ import type { ReadOnlyFilesystem } from "../../lvm/health/read_only_filesystems.
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
 import type { LogicalVolume, Segment } from "../../lvm/model/report.ts";
 import { readSurvey, type SurveyedGroup } from "../../lvm/model/survey.ts";
+import type { NamedVolume } from "./lvm_metrics.ts";
 import { Metrics } from "./metrics.ts";
 import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 
@@ -152,12 +153,12 @@ Deno.test("Metrics: a logical volume says what it is, and whether it is active, 
     lv("del-5", { tags: [...tags("deleted", volume), "denolith.erased=1024"], size: 4096n }),
   ];
   const metrics = new Metrics();
-  const claimOf = (id: string) => id === volume ? "shop/orders" : undefined;
+  const claimOf = (id: string) => id === volume || id === snapshot ? "shop/orders" : undefined;
   metrics.registerGroups(() => [{ ...group!, lvs }], DRIVER, claimOf);
   const claim = 'persistentvolumeclaim="orders",claim_namespace="shop"';
   assertEquals(await lines(metrics, "denolith_logical_volume_info"), [
     'denolith_logical_volume_info{group="data",lv="del-5",type="linear"} 1',
-    `denolith_logical_volume_info{group="data",lv="snap-1",type="linear",snapshot="${snapshot}"} 1`,
+    `denolith_logical_volume_info{group="data",lv="snap-1",type="linear",snapshot="${snapshot}",${claim}} 1`,
     `denolith_logical_volume_info{group="data",lv="vol-1",type="raid1",device="dm-7",volume="${volume}",${claim}} 1`,
     'denolith_logical_volume_info{group="data",lv="vol-2",type="linear"} 1',
     'denolith_logical_volume_info{group="data",lv="vol-3",type="thin",pool="pool"} 1',
@@ -206,25 +207,61 @@ Deno.test("Metrics: another volume adds the same number of series each time, and
   assertEquals(counts.map((count) => count - counts[0]!), [0, 5, 10, 15]);
 });
 
-Deno.test("Metrics: orphans, and lost and held volumes are counted at each scrape", async () => {
+Deno.test("Metrics: orphans are counted, and volumes that need attention have a series each, with their claims", async () => {
   const metrics = new Metrics({ process: false });
-  let [orphans, lost, held] = [0, 2, 1];
-  metrics.registerProblems({ orphans: () => orphans, lost: () => lost, held: () => held });
-  const counts = async () => [
-    ...await lines(metrics, "denolith_orphan"),
-    ...await lines(metrics, "denolith_lost"),
-    ...await lines(metrics, "denolith_held"),
+  let [orphans, lost, held, keysOutdated]: [
+    number,
+    NamedVolume[],
+    NamedVolume[],
+    (NamedVolume & { reason: string })[],
+  ] = [
+    0,
+    [{ volume: "v1-a", claim: "shop/db" }, { volume: "v1-b" }],
+    [{ volume: "v1-c", claim: "shop/queue" }],
+    [{ volume: "v1-d", claim: "shop/mail", reason: "KeyChangeFailed" }],
   ];
-  assertEquals(await counts(), [
+  metrics.registerOrphans(() => orphans);
+  metrics.registerProblems({ lost: () => lost, held: () => held, keysOutdated: () => keysOutdated });
+  const now = async () => [...await lines(metrics, "denolith_orphan"), ...await lines(metrics, "denolith_volume")];
+  const claim = (name: string) => `persistentvolumeclaim="${name}",claim_namespace="shop"`;
+  assertEquals(await now(), [
     "denolith_orphan_logical_volumes 0",
-    "denolith_lost_volumes 2",
-    "denolith_held_volumes 1",
+    `denolith_volume_held{volume="v1-c",${claim("queue")}} 1`,
+    `denolith_volume_keys_outdated{volume="v1-d",${claim("mail")},reason="KeyChangeFailed"} 1`,
+    `denolith_volume_lost{volume="v1-a",${claim("db")}} 1`,
+    `denolith_volume_lost{volume="v1-b"} 1`,
   ]);
-  [orphans, lost, held] = [3, 0, 0];
-  assertEquals(await counts(), [
-    "denolith_orphan_logical_volumes 3",
-    "denolith_lost_volumes 0",
-    "denolith_held_volumes 0",
+  [orphans, lost, held, keysOutdated] = [3, [], [], []];
+  assertEquals(await now(), ["denolith_orphan_logical_volumes 3"]);
+});
+
+Deno.test("Metrics: a controller says which groups it leads, which agents are silent, and when moves got further", async () => {
+  const metrics = new Metrics({ process: false });
+  const onLeading = metrics.registerLeaders(["provisioner", "moves"]);
+  let isSilent = true;
+  metrics.registerAgents(() => [{ node: "n1", isSilent }, { node: "n2", isSilent: false }]);
+  const of = (volume: string) => ({ volume, claim: "shop/db", state: "Copying", progressedAt: 1_700_000_000 });
+  metrics.registerHandovers({ move: () => [of("v1-a")], import: () => [of("v1-b")] });
+  onLeading("moves", true);
+  assertEquals(await lines(metrics, "denolith_leader"), [
+    'denolith_leader{controller="moves"} 1',
+    'denolith_leader{controller="provisioner"} 0',
+  ]);
+  onLeading("moves", false);
+  assertEquals(await lines(metrics, "denolith_leader"), [
+    'denolith_leader{controller="moves"} 0',
+    'denolith_leader{controller="provisioner"} 0',
+  ]);
+  assertEquals(await lines(metrics, "denolith_agent"), [
+    'denolith_agent_silent{lvmnode="n1"} 1',
+    'denolith_agent_silent{lvmnode="n2"} 0',
+  ]);
+  isSilent = false;
+  assertEquals((await lines(metrics, "denolith_agent"))[0], 'denolith_agent_silent{lvmnode="n1"} 0');
+  const labels = 'persistentvolumeclaim="db",claim_namespace="shop",state="Copying"';
+  assertEquals([...await lines(metrics, "denolith_import"), ...await lines(metrics, "denolith_move")], [
+    `denolith_import_progress_timestamp_seconds{volume="v1-b",${labels}} 1700000000`,
+    `denolith_move_progress_timestamp_seconds{volume="v1-a",${labels}} 1700000000`,
   ]);
 });
 
@@ -273,9 +310,11 @@ Deno.test("Metrics: a read-only filesystem is reported until it accepts writes",
 
 Deno.test("Metrics: copies are reported while they run", async () => {
   const metrics = new Metrics();
-  let copies: [string, number][] = [["v1-a", 0.25]];
+  let copies = [{ volume: "v1-a", claim: "shop/db", done: 0.25 }];
   metrics.registerCopies(() => copies);
-  assertEquals(await lines(metrics, "denolith_copy"), ['denolith_copy_progress_ratio{volume="v1-a"} 0.25']);
+  assertEquals(await lines(metrics, "denolith_copy"), [
+    'denolith_copy_progress_ratio{volume="v1-a",persistentvolumeclaim="db",claim_namespace="shop"} 0.25',
+  ]);
   copies = [];
   assertEquals(await lines(metrics, "denolith_copy"), []);
 });
@@ -300,7 +339,8 @@ Deno.test("Metrics: the limits of a volume in use are reported, and a rate witho
     'denolith_io_limit_bytes_per_second{group="data",lv="two",direction="read"} 1048576',
     'denolith_io_limit_bytes_per_second{group="data",lv="two",direction="write"} 2097152',
     'denolith_io_limit_operations_per_second{group="data",lv="one",direction="read"} 500',
-    "denolith_io_limits_unapplied_volumes 1",
+    'denolith_io_limits_applied{group="data",lv="one"} 1',
+    'denolith_io_limits_applied{group="data",lv="two"} 0',
   ]);
 });
 

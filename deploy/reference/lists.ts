@@ -13,28 +13,47 @@ import { SITUATIONS } from "../../tests/situations/all.ts";
 
 /** Returns the list of all metrics, in alphabetical order. */
 export function metricsList(): string {
-  const shared = new Set(new Metrics().describe().map(({ name }) => name));
+  const [shared, controller] = [new Metrics(), controllerMetrics()].map((metrics) =>
+    new Set(metrics.describe().map(({ name }) => name))
+  );
   const rows = allMetrics().sort((left, right) => left.name < right.name ? -1 : 1);
   return termList(rows.map(({ name, type, labels, help }) => [
     code(name),
-    [[...(type === "gauge" ? [] : [type]), ...labels.map(code)].join(", "), shared.has(name) ? "both processes" : ""],
+    [
+      [...(type === "gauge" ? [] : [type]), ...labels.map(code)].join(", "),
+      shared!.has(name) ? "both processes" : controller!.has(name) ? "controller" : "",
+    ],
     sentence(help),
   ]));
 }
 
-/** Returns the descriptions of the metrics of a node agent, which has all that there are. */
+/** Returns the descriptions of the metrics of a controller and of a node agent, each once. */
 export function allMetrics(): MetricDescription[] {
+  const all = [...controllerMetrics().describe(), ...agentMetrics().describe()];
+  return [...new Map(all.map((metric) => [metric.name, metric])).values()];
+}
+
+function controllerMetrics(): Metrics {
+  const metrics = new Metrics();
+  metrics.registerLeaders([]);
+  metrics.registerAgents(() => []);
+  metrics.registerHandovers({ move: () => [], import: () => [] });
+  return metrics;
+}
+
+function agentMetrics(): Metrics {
   const metrics = new Metrics();
   metrics.registerGroups(() => [], "lvm.denolith.dev");
   metrics.registerPools(() => [], 100n);
-  metrics.registerProblems({ orphans: () => 0, lost: () => 0, held: () => 0 });
+  metrics.registerOrphans(() => 0);
+  metrics.registerProblems({ lost: () => [], held: () => [], keysOutdated: () => [] });
   metrics.registerLimits(() => []);
   metrics.registerReadOnlyFilesystems(() => []);
   metrics.registerCopies(() => []);
   metrics.registerCowExtensions();
   metrics.registerTrimming(() => []);
   metrics.registerTransfers();
-  return metrics.describe();
+  return metrics;
 }
 
 /** Returns a list of the chapters of the runbooks, with the reasons that each describes. */

@@ -8,7 +8,8 @@ import { createPool } from "../../lvm/pools/pool_commands.ts";
 import { interceptClient } from "../../tests/fake/cluster/intercepted_client.ts";
 import { FakeClock } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
-import { failure } from "../../tests/fake/machine/machine.ts";
+import { formatQuantity } from "../../base/size.ts";
+import { failure, FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { GiB, harness, lvcreate, machine } from "../../tests/fake/cluster/node_report.ts";
 import { ApiError } from "../client/client.ts";
 import { type LvmNode, lvmNodes, type NodeDisk } from "../api/lvm_objects.ts";
@@ -127,6 +128,30 @@ Deno.test("lvmNodeStatus() rounds up how full a thin pool is, and leaves it out 
     Object.fromEntries(Object.entries(pool).filter(([key]) => key.endsWith("Percent")))
   );
   assertEquals(known, [{ dataPercent: 41, metadataPercent: 0 }, { dataPercent: 100, metadataPercent: 100 }, {}]);
+});
+
+Deno.test("lvmNodeStatus() counts all images of a deleted RAID volume, and nothing for a deleted thin one", async () => {
+  const fake = new FakeMachine();
+  fake.addGroup("data", 4n * GiB, 4n << 20n, 2);
+  const format = { state: "raw" } as const;
+  const create = (name: string, ...layout: string[]) => {
+    const tags = volumeTags("d", { id: volumeIdOf(name), format, mkfsOptions: [], shared: true, erase: "zero" });
+    return lvcreate(fake, ...layout, ...tags.flatMap((tag) => ["--addtag", tag]), "--name", name, "data");
+  };
+  await lvcreate(fake, "--type", "thin-pool", "--zero", "y", "--size", `${GiB}b`, "--name", "pool", "data");
+  await create("mirrored", "--type", "raid1", "--mirrors", "1", "--size", `${GiB / 2n}b`);
+  await create("thin", "--type", "thin", "--virtualsize", `${GiB}b`, "--thinpool", "pool");
+  for (const name of ["mirrored", "thin"]) {
+    const args = ["lvchange", ...markVolumeDeleted(volumeIdOf(name), format), `data/${name}`];
+    assertEquals((await fake.run({ program: "lvm", args, mutates: true })).code, 0);
+  }
+  const free = async () => (await readSurvey(fake)).groups[0]!.free;
+  const { volumeGroups } = lvmNodeStatus((await readSurvey(fake)).groups, { driver: "d", now: new Date() });
+  const before = await free();
+  const args = ["lvremove", "--yes", "data/mirrored"];
+  assertEquals((await fake.run({ program: "lvm", args, mutates: true })).code, 0);
+  const space = formatQuantity(await free() - before);
+  assertEquals(volumeGroups?.map(({ erasing }) => erasing), [{ volumes: 2, space }]);
 });
 
 Deno.test("lvmNodeStatus() lists the driver's volumes in each group without other LVs, and the space of deleted ones", async () => {

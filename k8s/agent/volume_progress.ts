@@ -19,13 +19,11 @@ export function reportedVolumes(volumes: readonly LvmVolume[]): Map<string, Repo
   return new Map(volumes.map((object) => [object.metadata.name, reportedVolume(object)]));
 }
 
-/** Returns the progress of copies, from 0 to 1, by the id of the volume. */
-export function copyProgressById(volumes: readonly LvmVolume[]): [volume: string, done: number][] {
-  return volumes.flatMap(({ metadata: { name }, status }) => {
-    if (status?.copy === undefined) return [];
-    const { copied, total = 0n } = parseProgress(status.copy);
-    return [[name, total === 0n ? 0 : Number(copied) / Number(total)]];
-  });
+/** Returns the progress of the copy of a volume, from 0 to 1; `undefined` while it is not being copied. */
+export function copyProgressOf({ status }: LvmVolume): number | undefined {
+  if (status?.copy === undefined) return undefined;
+  const { copied, total = 0n } = parseProgress(status.copy);
+  return total === 0n ? 0 : Number(copied) / Number(total);
 }
 
 function reportedVolume(object: LvmVolume): ReportedVolume {

@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import type { Condition } from "../api/conditions.ts";
 import type { LvmVolume } from "../api/lvm_objects.ts";
-import { copyProgressById, reportedVolumes } from "./volume_progress.ts";
+import { copyProgressOf, reportedVolumes } from "./volume_progress.ts";
 
 function object(name: string, ioLimits: Record<string, string>, status: LvmVolume["status"] = {}): LvmVolume {
   return { metadata: { name }, spec: { driverName: "d", ioLimits }, status } as unknown as LvmVolume;
@@ -35,13 +35,13 @@ Deno.test("reportedVolumes() returns the limits of LVMVolumes, whether they appl
   ]);
 });
 
-Deno.test("copyProgressById() returns the progress of volumes that are being copied", () => {
-  const copies = copyProgressById([
+Deno.test("copyProgressOf() returns the progress of a volume that is being copied", () => {
+  const copies = [
     object("made", {}),
     object("half", {}, { copy: { copied: "512Mi", total: "1Gi" } }),
     object("begun", {}, { copy: { copied: "0" } }),
-  ]);
-  assertEquals(copies, [["half", 0.5], ["begun", 0]]);
+  ];
+  assertEquals(copies.map(copyProgressOf), [undefined, 0.5, 0]);
 });
 
 Deno.test("reportedVolumes() returns the problem of limits that cannot be read", () => {

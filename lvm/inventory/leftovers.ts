@@ -63,11 +63,10 @@ export interface Erasing {
 export function erasingOf(driver: string, group: VolumeGroup): Erasing {
   const deleted = deletedLvs(driver, [group]);
   const thick = deleted.filter(({ lv: { pool } }) => pool === undefined);
-  const sumOf = (bytesOf: (deleted: DeletedLv) => bigint) => sum(thick.map(bytesOf));
   return {
     volumes: deleted.length,
-    bytes: sumOf(({ lv: { size } }) => size),
-    remaining: sumOf(({ lv: { size }, tags: { erased } }) => size - erased),
+    bytes: sum(deleted.flatMap(({ lv: { pvSegments } }) => pvSegments.map(({ size }) => size))),
+    remaining: sum(thick.map(({ lv: { size }, tags: { erased } }) => size - erased)),
   };
 }
 

@@ -11,9 +11,11 @@ import type { Event, Lease, Node, Pod } from "../../k8s/api/objects.ts";
 import { isNodeReady } from "../../k8s/api/pods.ts";
 import type { AgentEvidence } from "./cluster_state.ts";
 import { agentStateOf, silenceProblem } from "./nodes.ts";
-import { isUnread, type Problem, problem, type Severity } from "../problem.ts";
+import { isUnread, listText, type Problem, problem, type Severity } from "../problem.ts";
 import { adviceFor, reasonOf, SYMPTOM_CHAPTERS, type SymptomChapter, withoutReason } from "./symptoms.ts";
 import { defined } from "../../base/defined.ts";
+import { formatBytes } from "../../base/size.ts";
+import { quantityToBytes } from "../../k8s/api/quantity.ts";
 
 /** Returns the time of an event's last occurrence (RFC 3339). */
 export function timeOfEvent({ lastTimestamp, series, eventTime, firstTimestamp, metadata }: Event): string {
@@ -149,6 +151,29 @@ export function noControllerProblem(
     remedy: "Look at the pods of the controller and its log: kubectl --namespace denolith-system get pods,leases",
     runbook: "no-active-controller",
   });
+}
+
+/** Reasons that are over when space becomes free. */
+const SPACE_REASONS: readonly string[] = ["NoSpace", "NoCapacity"];
+
+/** The number of volume groups that are named. */
+const MAX_GROUPS = 5;
+
+/** Returns problems, those of space with what becomes free by itself: the data of deleted volumes is being erased. */
+export function withErasedSpace(problems: readonly Problem[], lvmNodes: readonly LvmNode[]): Problem[] {
+  const texts = lvmNodes.flatMap(({ metadata, status }) =>
+    (status?.volumeGroups ?? []).flatMap(({ name, erasing }) => {
+      const bytes = quantityToBytes(erasing?.space) ?? 0n;
+      return bytes === 0n ? [] : [`${formatBytes(bytes)} in ${name} on ${metadata.name}`];
+    })
+  );
+  const text = listText(texts, MAX_GROUPS, " volume groups");
+  return problems.map((problem) =>
+    text === undefined || !SPACE_REASONS.includes(problem.reason) ? problem : {
+      ...problem,
+      message: `${problem.message}; space that becomes free when deleted volumes are erased: ${text}`,
+    }
+  );
 }
 
 /** Reports whether a pod has not ended. */

@@ -95,8 +95,12 @@ export function explainNode(state: ClusterState, name: string): WhyAnswer | unde
     problems: node === undefined && overview.problems.length === 0 ? [withoutLvmNode] : overview.problems,
     facts: knownFacts([
       ["Agent", node?.seen && `its last sign of life was at ${node.seen}`],
-      ...(node?.groups ?? []).flatMap(({ name, size, free, usedPercent, pools }): [string, string][] => [
-        [`Group ${name}`, `${formatBytes(free)} of ${formatBytes(size)} free, ${usedPercent}% used`],
+      ...(node?.groups ?? []).flatMap(({ name, size, free, usedPercent, erasing, pools }): [string, string][] => [
+        [
+          `Group ${name}`,
+          `${formatBytes(free)} of ${formatBytes(size)} free, ${usedPercent}% used` +
+          (erasing === undefined ? "" : `, ${formatBytes(erasing)} being erased`),
+        ],
         ...pools.map(({ name: pool, size, dataPercent = 0 }): [string, string] => [
           `Pool ${name}/${pool}`,
           `${formatBytes(size)}, ${dataPercent}% used`,

@@ -7,12 +7,14 @@ import { type ApiClient, ApiError } from "../../k8s/client/client.ts";
 import { type ClaimState, readClaimState } from "./claim_state.ts";
 import { type ClusterState, readClusterState } from "./cluster_state.ts";
 import { nodeProblems, nodeViews } from "./nodes.ts";
+import { explainNode } from "./overview.ts";
 import { compareText, conditionProblem } from "../problem.ts";
 import { heldProblems, snapshotViews, volumeProblems } from "./volumes.ts";
 import { explainClaim } from "./why.ts";
 import { boundProblems } from "./why_bound.ts";
 import { moveInProgress } from "./why_handover.ts";
 import { terminatingProblems } from "./why_terminating.ts";
+import { clusterState } from "../../tests/fake/cluster/cluster_states.ts";
 
 const NOW = new Date("2026-05-01T12:00:00Z");
 const ABOUT = { object: "node/n1", severity: "error" } as const;
@@ -286,5 +288,18 @@ Deno.test("readClaimState() finds the agents of a move that are away, and the vo
   assertEquals(
     problem?.remedy,
     "The volume is on node b, and that of claim wal of the pod on node a. Move one of them: kubectl denolith move wal --to b",
+  );
+});
+
+Deno.test("explainNode() names the space that is being erased", () => {
+  const group = { name: "data", size: "10Gi", free: "4Gi", erasing: { volumes: 1, space: "3Gi" } };
+  const lvmNode = { metadata: { name: "n1" }, spec: { driverName: "d" }, status: { volumeGroups: [group] } };
+  const { facts } = explainNode(
+    clusterState({ driver: "d", now: NOW, lvmNodes: [lvmNode as unknown as LvmNode] }),
+    "n1",
+  )!;
+  assertEquals(
+    facts.find(([label]) => label === "Group data")?.[1],
+    "4 GiB of 10 GiB free, 60% used, 3 GiB being erased",
   );
 });

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { lvmNodes } from "../../k8s/api/lvm_objects.ts";
+import { type LvmNode, lvmNodes } from "../../k8s/api/lvm_objects.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { classNameOf, provisionerOf } from "../../k8s/provisioner/claim.ts";
 import { formatBytes } from "../../base/size.ts";
@@ -16,7 +16,7 @@ import { failedMove, importInProgress, lostProblems, moveFact, moveInProgress } 
 import { NO_PROVISIONER, pendingProblems } from "./why_pending.ts";
 import { terminatingProblems } from "./why_terminating.ts";
 import { stateOf } from "./volumes.ts";
-import { type Facts, knownFacts } from "./evidence.ts";
+import { type Facts, knownFacts, withErasedSpace } from "./evidence.ts";
 
 /** An answer. */
 export interface WhyAnswer {
@@ -38,10 +38,15 @@ export function explainClaim(state: ClaimState): WhyAnswer {
   return {
     object,
     state: stateOfClaim(state),
-    problems: problemsOf(state, object),
+    problems: withErasedSpace(problemsOf(state, object), placesOf(state)),
     facts: factsOf(state),
     unread: state.unread,
   };
+}
+
+/** Returns the nodes where the volume of a claim is, or may be created. */
+function placesOf({ nodeName, lvmNode, lvmNodes }: ClaimState): readonly LvmNode[] {
+  return nodeName === undefined ? lvmNodes : lvmNode === undefined ? [] : [lvmNode];
 }
 
 function stateOfClaim({ claim }: ClaimState): string {

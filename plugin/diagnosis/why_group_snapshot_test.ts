@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { GROUP_SNAPSHOTS } from "./why_group_snapshot.ts";
 import { snapshotAnswer } from "./why_snapshot.ts";
 import type { VolumeGroupSnapshotContent } from "../../k8s/api/snapshot_objects.ts";
@@ -14,6 +14,11 @@ Deno.test("why: a VolumeGroupSnapshot says what to do as soon as a snapshot has 
     {
       ...{ driver, now: new Date(since), key: "default/both", events: [], snapshotEvents: [], unread: [] },
       snapshotterLease: undefined,
+      ...{ nodeName: "n1", agentLeases: [] },
+      lvmNode: {
+        metadata: { name: "n1" },
+        status: { lastUpdateTime: since, volumeGroups: [{ name: "data", erasing: { volumes: 1, space: "3Gi" } }] },
+      },
       request: { metadata: { namespace: "default", name: "both", uid: "u" }, spec: { source: {} } },
       content: {
         metadata: { name: "content", uid: "c" },
@@ -43,4 +48,5 @@ Deno.test("why: a VolumeGroupSnapshot says what to do as soon as a snapshot has 
       ],
     ],
   );
+  assertStringIncludes(problems[0]!.message, "when deleted volumes are erased: 3 GiB in data on n1");
 });

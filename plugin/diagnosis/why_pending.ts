@@ -22,7 +22,6 @@ import {
   timeOfEvent,
   waitProblems,
 } from "./evidence.ts";
-import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import { isUnread, listText, type Problem, problem } from "../problem.ts";
 import { reasonOf, SYMPTOM_CHAPTERS } from "./symptoms.ts";
 import { defined } from "../../base/defined.ts";
@@ -164,7 +163,7 @@ function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): 
     return problem("error", "NoCapacity", object, {
       message: `the scheduler finds no node with ${
         formatBytes(requestedBytes(claim))
-      } free for the class: ${message}; ${known}${erasingText(state)}`,
+      } free for the class: ${message}; ${known}`,
       remedy:
         "Free space, accept a disk that kubectl denolith disks proposes, or correct the class, if it names the wrong volume group. " +
         "The pod is then scheduled by itself.",
@@ -191,18 +190,6 @@ function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): 
     remedy: "Wait. If it takes minutes, see whether the scheduler runs.",
     ...about,
   });
-}
-
-/** Returns the space that becomes free by itself, since the data of deleted volumes is being erased; nothing for none. */
-function erasingText({ lvmNodes }: Pick<ClaimState, "lvmNodes">): string {
-  const texts = lvmNodes.flatMap(({ metadata, status }) =>
-    (status?.volumeGroups ?? []).flatMap(({ name, erasing }) => {
-      const bytes = quantityToBytes(erasing?.space) ?? 0n;
-      return bytes === 0n ? [] : [`${formatBytes(bytes)} in ${name} on ${metadata.name}`];
-    })
-  );
-  const text = listText(texts, MAX_CAPACITIES, " volume groups");
-  return text === undefined ? "" : `; space that becomes free when deleted volumes are erased: ${text}`;
 }
 
 /** Returns what the agent says of the volume that is being created. @param known what an event says already */

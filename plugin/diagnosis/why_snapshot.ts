@@ -31,6 +31,7 @@ import {
   noControllerProblem,
   type NodeEvidence,
   waitProblems,
+  withErasedSpace,
 } from "./evidence.ts";
 import { SYMPTOM_CHAPTERS } from "./symptoms.ts";
 import { snapshotProblems, stateOf } from "./volumes.ts";
@@ -156,12 +157,12 @@ async function readEvidence<C extends Content>(
 
 /** Explains what is known. */
 export function snapshotAnswer<C extends Content>(kind: SnapshotKind<C>, state: SnapshotEvidence<C>): WhyAnswer {
-  const { key, request, content, snapshots, nodeName, unread } = state;
+  const { key, request, content, snapshots, nodeName, lvmNode, unread } = state;
   const object = `${kind.requests.kind.toLowerCase()}/${key}`;
   return {
     object,
     state: requestState(request),
-    problems: problemsOf(kind, state, object),
+    problems: withErasedSpace(problemsOf(kind, state, object), lvmNode === undefined ? [] : [lvmNode]),
     facts: knownFacts([
       [kind.contents.kind, content?.metadata.name],
       [kind.label, snapshots.map((one) => `${one.metadata.name} (${stateOf(one)})`).join(", ")],

@@ -155,6 +155,7 @@ export function nodesTable(nodes: readonly NodeView[], { wide, colours, now }: T
       { title: "SIZE", text: ({ group, pool }) => sizeText((group ?? pool)?.size), right: true },
       { title: "FREE", text: ({ group, pool }) => sizeText(group?.free ?? pool?.availableVirtual), right: true },
       { title: "SPARE", text: ({ group }) => group?.spare ? sizeText(group.spare) : "", right: true, wide: true },
+      { title: "ERASING", text: ({ group }) => sizeText(group?.erasing), right: true, wide: true },
       {
         title: "USED",
         text: percent,

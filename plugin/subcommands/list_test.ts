@@ -34,14 +34,14 @@ Deno.test("nodesTable() shows from 80 and from 95 percent on how full a group is
 Deno.test("nodesTable() has the physical volumes of groups, and the metadata of pools, with --output wide", () => {
   const colours = coloursOf({ hasColours: false });
   const { groups: [first, ...others], ...node } = nodeWith(50, 51);
-  const groups = [{ ...first!, spare: 10n << 30n }, ...others];
+  const groups = [{ ...first!, spare: 10n << 30n, erasing: 20n << 30n }, ...others];
   const table = nodesTable([{ ...node, groups }], { wide: true, colours, now: NOW });
   assertEquals(table.split("\n").map((line) => line.trim().split(/ {2,}/)), [
     [
-      ...["NODE", "AGENT", "SEEN", "GROUP", "SIZE", "FREE", "SPARE", "USED", "VOLUMES", "PVS", "METADATA"],
-      ...["OVERCOMMIT", "ORPHANS"],
+      ...["NODE", "AGENT", "SEEN", "GROUP", "SIZE", "FREE", "SPARE", "ERASING", "USED", "VOLUMES"],
+      ...["PVS", "METADATA", "OVERCOMMIT", "ORPHANS"],
     ],
-    ["n1", "Alive", "g0", "1 TiB", "512 GiB", "10 GiB", "50%", "1", "2", "0"],
+    ["n1", "Alive", "g0", "1 TiB", "512 GiB", "10 GiB", "20 GiB", "50%", "1", "2", "0"],
     ["pool (thin)", "1 GiB", "79%", "5%"],
     ["g1", "1 TiB", "512 GiB", "51%", "1", "2 (1 missing)"],
   ]);

@@ -8,6 +8,7 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import {
   CLAIM_ANNOTATION,
+  type LvmNode,
   lvmNodes,
   type LvmNodeStatus,
   type LvmVolume,
@@ -27,7 +28,8 @@ import {
   storageClasses,
 } from "../../k8s/api/objects.ts";
 import { volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
-import { ApiError } from "../../k8s/client/client.ts";
+import { ApiError, type MergePatch } from "../../k8s/client/client.ts";
+import { HttpClient } from "../../k8s/client/http_client.ts";
 import { readClaimState } from "../../plugin/diagnosis/claim_state.ts";
 import { explainClaim, type WhyAnswer } from "../../plugin/diagnosis/why.ts";
 import { KubectlClient } from "../../plugin/kubectl_client.ts";
@@ -347,6 +349,25 @@ Deno.test("why: a pod without capacity is answered with the space that the erasu
   const { problems } = await harness.why();
   assertEquals(problems.map(({ reason }) => reason), ["NoCapacity"]);
   assertMatch(problems[0]!.message, /; space that becomes free when deleted volumes are erased: 10 GiB in data on n2$/);
+});
+
+Deno.test("why: a volume without space is answered with what the erasure frees on its node", async () => {
+  await using harness = new ClaimHarness();
+  harness.addClaim();
+  const erasing = (space: string) => ({ name: "data", erasing: { volumes: 1, space } });
+  harness.api.put(lvmNodes, {
+    ...{ metadata: { name: "n2" }, spec: { driverName: DRIVER } },
+    status: { volumeGroups: [erasing("20Gi")] } as LvmNodeStatus,
+  });
+  harness.addEvent("ProvisioningFailed", "not enough free space in data (1 GiB free) [NoSpace]");
+  const message = async () => (await harness.why()).problems[0]!.message;
+  assertMatch(await message(), /: 20 GiB in data on n2$/);
+  harness.addVolume({});
+  assertEquals(await message(), "not enough free space in data (1 GiB free)");
+  using client = new HttpClient({ url: harness.api.url }, { userAgent: "test" });
+  const merge = { status: { volumeGroups: [erasing("3Gi")] } } as MergePatch<LvmNode>;
+  await client.patch(lvmNodes, { name: "n1" }, { merge, subresource: "status" });
+  assertMatch(await message(), /free\); space that becomes free when deleted volumes are erased: 3 GiB in data on n1$/);
 });
 
 Deno.test("why: a failure of an LVMVolume from before its deletion does not keep it", async () => {

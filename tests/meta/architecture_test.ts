@@ -57,7 +57,7 @@ const CEILINGS: Readonly<Record<string, { readonly rooms: number; readonly arrow
 /** Files of a module itself that put its folders together, so that they are above all of them. */
 const ON_TOP: readonly string[] = [
   ...["lvm/machine.ts", "lvm/volume_service.ts"],
-  ...["cli/cluster_process.ts", "cli/node.ts", "plugin/main.ts"],
+  ...["cli/cluster_process.ts", "cli/controller.ts", "cli/node.ts", "plugin/main.ts"],
 ];
 
 /** The limit of files in a folder, without tests. */

@@ -35,10 +35,20 @@ const LV = { group: "data", lv: "vol-1" };
 const CLAIMED_LV = { group: "data", lv: "vol-2" };
 const CLAIM = { persistentvolumeclaim: "orders", claim_namespace: "shop" };
 const SNAPSHOT = { group: "data", lv: "snap-1" };
+const OTHER_SNAPSHOT = { group: "data", lv: "s" };
 const POOL = { group: "data", pool: "pool" };
 
 /** One of two volumes has a claim that the agent knows. */
 const CLAIMED: Series = { [series("logical_volume_info", { ...CLAIMED_LV, ...CLAIM, type: "linear" })]: hold(1, 120) };
+
+/** A volume by its LVMVolume. */
+const VOLUME = { volume: "v1-1", ...CLAIM };
+
+/** A snapshot of the driver has a claim that the agent knows; another one is not the driver's. */
+const SNAPSHOTS: Series = {
+  [series("logical_volume_info", { ...SNAPSHOT, ...CLAIM, type: "linear" })]: hold(1, 120),
+  [series("logical_volume_info", { ...OTHER_SNAPSHOT, type: "linear" })]: hold(1, 120),
+};
 
 /** The group `data` has a volume of the driver. */
 const WITH_VOLUME: Series = { [series("logical_volume_size_bytes", LV)]: hold(1, 120) };
@@ -52,19 +62,49 @@ const WITHOUT_VOLUME: Series = {
 /** Returns the case of a gauge that is 0, then 1, then 0, each for 20 minutes, and of its alert. */
 function flag(
   metric: string,
-  { labels = {}, summary, for: minutes, neverFires }: {
+  { labels = {}, joined = {}, with: others = {}, summary, for: minutes, neverFires }: {
     readonly labels?: Readonly<Record<string, string>>;
+    /** The labels that it has from other series. */
+    readonly joined?: Readonly<Record<string, string>>;
+    /** The other series. */
+    readonly with?: Series;
     readonly summary: string;
     readonly for: number;
     readonly neverFires?: Readonly<Record<string, Series>>;
   },
 ): AlertCase {
+  const firing = { labels: { ...TARGET, ...labels, ...joined }, summary };
   return {
-    series: { [series(metric, labels)]: `${hold(0, 20)} ${hold(1, 20)} ${hold(0, 20)}` },
+    series: { [series(metric, labels)]: `${hold(0, 20)} ${hold(1, 20)} ${hold(0, 20)}`, ...others },
     doesNotFire: minutes === 0 ? [1, 19] : [1, 19, 20 + minutes - 1],
-    fires: Object.fromEntries([20 + minutes, 39].map((at) => [at, [{ labels: { ...TARGET, ...labels }, summary }]])),
+    fires: Object.fromEntries([20 + minutes, 39].map((at) => [at, [firing]])),
     clears: [40, 59],
     ...(neverFires && { neverFires }),
+  };
+}
+
+/** Returns the case of moves or imports that get no further, and of their alert. */
+function stuck(kind: "move" | "import", neverFires: Readonly<Record<string, Series>> = {}): AlertCase {
+  const of = (volume: string, state: string) =>
+    series(`${kind}_progress_timestamp_seconds`, { ...VOLUME, volume, state });
+  const labels = { namespace: TARGET.namespace, ...VOLUME, state: "Switching" };
+  const summary = `The ${kind} of claim shop/orders has got no further for an hour (Switching)`;
+  return {
+    series: {
+      // in minutes 80 and 81, that is a bit less and a bit more than an hour ago
+      [of("v1-1", "Switching")]: `${hold(1200.5, 100)} stale`,
+      [of("v1-2", "Switching")]: `${hold(1259.5, 100)} stale`,
+      [of("v1-3", "Switching")]: grow(0, 60, 120),
+      // a controller that was started again has seen nothing from before
+      [series(`${kind}_progress_timestamp_seconds`, { ...VOLUME, state: "Switching", pod: "denolith-controller-2" })]:
+        `${gap(60)} ${hold(3600, 40)} stale`,
+    },
+    doesNotFire: [1, 80],
+    fires: Object.fromEntries(
+      [81, 99].map((at) => [at, ["v1-1", "v1-2"].map((volume) => ({ labels: { ...labels, volume }, summary }))]),
+    ),
+    clears: [100, 119],
+    neverFires,
   };
 }
 
@@ -160,24 +200,31 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     },
   },
   DenolithSnapshotNearFull: {
-    series: { [series("snapshot_cow_used_ratio", SNAPSHOT)]: `${hold(0.8, 20)} ${hold(0.81, 20)} ${hold(0.8, 20)}` },
+    series: {
+      [series("snapshot_cow_used_ratio", SNAPSHOT)]: `${hold(0.8, 20)} ${hold(0.81, 20)} ${hold(0.8, 20)}`,
+      ...SNAPSHOTS,
+    },
     doesNotFire: [1, 19, 20],
     fires: Object.fromEntries([21, 39].map((at) => [at, [{
-      labels: { ...TARGET, ...SNAPSHOT },
-      summary: "The COW space of snapshot data/snap-1 on node n1 is 81% full",
+      labels: { ...TARGET, ...SNAPSHOT, ...CLAIM },
+      summary: "The COW space of snapshot data/snap-1 on node n1 is 81% full: claim shop/orders",
     }]])),
     clears: [40, 59],
     neverFires: {
       "the snapshot is not the driver's": {
-        [series("snapshot_cow_used_ratio", { group: "data", lv: "s" })]: hold(1, 120),
+        [series("snapshot_cow_used_ratio", OTHER_SNAPSHOT)]: hold(1, 120),
+        ...SNAPSHOTS,
       },
     },
   },
   DenolithSnapshotOverflowed: flag("snapshot_overflowed", {
-    ...{ labels: SNAPSHOT, for: 1 },
-    summary: "Snapshot data/snap-1 on node n1 overflowed",
+    ...{ labels: SNAPSHOT, joined: CLAIM, with: SNAPSHOTS, for: 1 },
+    summary: "Snapshot data/snap-1 on node n1 overflowed: claim shop/orders",
     neverFires: {
-      "the snapshot is not the driver's": { [series("snapshot_overflowed", { group: "data", lv: "s" })]: hold(1, 120) },
+      "the snapshot is not the driver's": {
+        [series("snapshot_overflowed", OTHER_SNAPSHOT)]: hold(1, 120),
+        ...SNAPSHOTS,
+      },
     },
   }),
   DenolithThinPoolNearFull: {
@@ -285,10 +332,23 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
       },
     },
   },
-  DenolithIOLimitsNotApplied: flag("io_limits_unapplied_volumes", {
-    for: 10,
-    summary: "The IO limits of 1 volumes in use on node n1 are not applied",
-  }),
+  DenolithIOLimitsNotApplied: {
+    series: {
+      [series("io_limits_applied", LV)]: `${hold(1, 20)} ${hold(0, 20)} ${hold(1, 20)}`,
+      [series("logical_volume_info", { ...LV, type: "linear" })]: hold(1, 60),
+      [series("io_limits_applied", CLAIMED_LV)]: `${hold(1, 20)} ${hold(0, 20)} ${hold(1, 20)}`,
+      ...CLAIMED,
+    },
+    doesNotFire: [1, 19, 29],
+    fires: Object.fromEntries([30, 39].map((at) => [at, [{
+      labels: { ...TARGET, ...LV },
+      summary: "The IO limits of data/vol-1 on node n1 are not applied",
+    }, {
+      labels: { ...TARGET, ...CLAIMED_LV, ...CLAIM },
+      summary: "The IO limits of data/vol-2 on node n1 are not applied: claim shop/orders",
+    }]])),
+    clears: [40, 59],
+  },
   DenolithReconcileFailing: {
     series: {
       // an error every six minutes, from minute 35 to minute 89: three or four in twenty minutes
@@ -367,31 +427,93 @@ export const ALERT_CASES: Readonly<Record<string, AlertCase>> = {
     for: 5,
     summary: "Node n1 has 1 orphan logical volumes",
   }),
-  DenolithVolumesHeld: {
+  DenolithVolumeHeld: {
     series: {
-      [series("held_volumes")]: `${hold(0, 20)} ${hold(1, 40)} ${hold(0, 20)}`,
+      [series("volume_held", VOLUME)]: `${gap(20)} ${hold(1, 40)} stale`,
       [series("transfer_bytes_total", { direction: "sent" })]: hold(1000, 80),
       [series("transfer_bytes_total", { direction: "received" })]: grow(0, 1000, 80),
     },
     doesNotFire: [1, 19, 20, 29],
     fires: Object.fromEntries([30, 59].map((at) => [at, [{
-      labels: TARGET,
-      summary: "Nobody can use 1 volumes on node n1, and nothing is sent for their moves",
+      labels: { ...TARGET, ...VOLUME },
+      summary: "Nobody can use volume v1-1 on node n1, and nothing is sent for its move: claim shop/orders",
     }]])),
     clears: [60, 79],
     neverFires: {
       "it is sent": {
-        [series("held_volumes")]: hold(1, 120),
+        [series("volume_held", VOLUME)]: hold(1, 120),
         [series("transfer_bytes_total", { direction: "sent" })]: grow(0, 0.1, 120),
       },
       "volumes are moved one after the other": {
-        [series("held_volumes")]: `${hold(1, 9)} 0 ${hold(1, 9)} 0 ${hold(1, 9)} ${hold(0, 90)}`,
+        [series("volume_held", VOLUME)]: `${hold(1, 9)} stale`,
+        [series("volume_held", { ...VOLUME, volume: "v1-2" })]: `${gap(9)} ${hold(1, 9)} stale`,
         [series("transfer_bytes_total", { direction: "sent" })]: hold(1000, 120),
       },
+      "it is not": { [series("volume_held", VOLUME)]: hold(0, 120) },
     },
   },
-  DenolithVolumesLost: flag("lost_volumes", {
-    for: 1,
-    summary: "The logical volumes of 1 volumes on node n1 are lost",
+  DenolithVolumeLost: flag("volume_lost", {
+    ...{ labels: VOLUME, for: 1 },
+    summary: "The logical volume of volume v1-1 on node n1 is lost: claim shop/orders",
   }),
+  DenolithKeysOutdated: flag("volume_keys_outdated", {
+    ...{ labels: { ...VOLUME, reason: "KeyChangeFailed" }, for: 15 },
+    summary: "Volume v1-1 on node n1 has not got the keys of its Secret (KeyChangeFailed): claim shop/orders",
+    neverFires: {
+      "its data is being encrypted by another key": {
+        [series("volume_keys_outdated", { ...VOLUME, reason: "KeyChangeRunning" })]: hold(1, 120),
+      },
+    },
+  }),
+  DenolithMoveStuck: stuck("move"),
+  DenolithImportStuck: stuck("import", {
+    "it waits for a person": {
+      [series("import_progress_timestamp_seconds", { ...VOLUME, state: "Imported" })]: hold(0, 120),
+    },
+  }),
+  DenolithAgentSilent: {
+    series: {
+      [series("agent_silent", { lvmnode: "n2" })]: `${hold(0, 20)} ${hold(1, 20)} ${hold(0, 20)}`,
+      [series("agent_silent", { lvmnode: "n3" })]: hold(0, 60),
+    },
+    doesNotFire: [1, 19, 24],
+    fires: Object.fromEntries([25, 39].map((at) => [at, [{
+      labels: { namespace: TARGET.namespace, lvmnode: "n2" },
+      summary: "The agent of node n2 is silent",
+    }]])),
+    clears: [40, 59],
+  },
+  DenolithNoLeader: {
+    series: {
+      [series("leader", { controller: "resizer" })]: `${hold(1, 20)} ${hold(0, 20)} ${hold(1, 20)} stale _x19 ${
+        hold(1, 20)
+      }`,
+      [series("leader", { controller: "resizer", pod: "denolith-controller-2" })]: `${hold(0, 60)} stale _x19 ${
+        hold(0, 20)
+      }`,
+      [series("orphan_logical_volumes")]: hold(0, 100),
+    },
+    doesNotFire: [1, 19, 24],
+    fires: {
+      ...Object.fromEntries([25, 39].map((at) => [at, [{
+        labels: { namespace: TARGET.namespace, controller: "resizer" },
+        summary: "No resizer of the driver is active in namespace denolith-system",
+      }]])),
+      50: [],
+      64: [],
+      ...Object.fromEntries([65, 79].map((at) => [at, [{
+        labels: { namespace: TARGET.namespace },
+        summary: "No controller of the driver is active in namespace denolith-system",
+      }]])),
+    },
+    clears: [80, 99],
+    neverFires: {
+      "the leader changes, and an official sidecar does the work of another controller": {
+        [series("leader", { controller: "resizer" })]: `${hold(1, 20)} ${hold(0, 40)}`,
+        [series("leader", { controller: "resizer", pod: "denolith-controller-2" })]: `${hold(0, 23)} ${hold(1, 40)}`,
+        [series("orphan_logical_volumes")]: hold(0, 60),
+      },
+      "hosts without a cluster": { [series("volume_group_size_bytes", GROUP)]: hold(1, 120) },
+    },
+  },
 };

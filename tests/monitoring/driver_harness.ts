@@ -7,10 +7,13 @@
 
 import { runController } from "../../cli/controller.ts";
 import { runNode } from "../../cli/node.ts";
-import { lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { CLAIM_ANNOTATION, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { nodes } from "../../k8s/api/objects.ts";
+import type { ConditionReason } from "../../k8s/api/condition_reasons.ts";
 import { lvmSnapshotFor } from "../../k8s/api/snapshot_mapping.ts";
 import { lvmVolumeFor, type NamedVolumeRequest } from "../../k8s/api/volume_mapping.ts";
+import { IMPORT_FINALIZER, type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
+import { copyRequestName, lvmMoves, MOVE_FINALIZER } from "../../k8s/handover/moves.ts";
 import { HttpClient } from "../../k8s/client/http_client.ts";
 import { StorageError } from "../../base/error.ts";
 import { snapshotIdOf, volumeIdOf } from "../../base/ids.ts";
@@ -29,7 +32,6 @@ const DRIVER = "lvm.denolith.dev";
 const NODE = "n1";
 const POD = "0a1b2c3d-1111-2222-3333-444455556666";
 const MiB = 1n << 20n;
-
 /** The volumes: a limited one, a RAID volume, a thin one, one whose cache fails, and one whose lvcreate fails. */
 const REQUESTS = {
   limited: { limits: { readIops: { rate: 500n, perGiB: false }, writeBps: { rate: 4n * MiB, perGiB: false } } },
@@ -63,7 +65,8 @@ export interface DriverHarness extends AsyncDisposable {
  */
 export async function startDriver({ withFailures = true } = {}): Promise<DriverHarness> {
   await using stack = new AsyncDisposableStack();
-  const api = stack.use(FakeApiServer.start({ resources: [lvmVolumes, lvmSnapshots, lvmNodes] }));
+  const resources = [lvmVolumes, lvmSnapshots, lvmNodes, lvmMoves, lvmImports];
+  const api = stack.use(FakeApiServer.start({ resources }));
   api.put(nodes, { metadata: { name: NODE } });
   const folder = stack.use(await SubcommandFolder.create(api.url));
   stack.use(collectPrinted());
@@ -105,7 +108,9 @@ export async function startDriver({ withFailures = true } = {}): Promise<DriverH
     for (const [name, more] of Object.entries(REQUESTS)) {
       if (name === "failing" && !withFailures) continue;
       const request = namedRequest(name, 64n * MiB, { erase: "none", ...more });
-      api.put(lvmVolumes, lvmVolumeFor(request, { driver: DRIVER, nodeName: NODE }));
+      const object = lvmVolumeFor(request, { driver: DRIVER, nodeName: NODE });
+      const annotations = { ...object.metadata.annotations, [CLAIM_ANNOTATION]: `shop/${name}` };
+      api.put(lvmVolumes, { ...object, metadata: { ...object.metadata, annotations } });
     }
     const isReady = (name: string) => object(name)?.status?.state === "Ready";
     await waitUntil(() => ["limited", "mirrored", "thin", "cached"].every(isReady), "the volumes");
@@ -116,6 +121,9 @@ export async function startDriver({ withFailures = true } = {}): Promise<DriverH
     await waitUntil(() => api.objects(lvmSnapshots)[0]?.status?.state === "Ready", "the snapshot");
   }
   api.put(lvmVolumes, copyOfAnotherDriver());
+  putUnusableVolume(api);
+  putStuckMove(api);
+  putStuckImport(api);
 
   const lvOf = (name: string) => {
     const tag = `denolith.volume=${volumeIdOf(name)}`;
@@ -187,4 +195,68 @@ function copyOfAnotherDriver() {
     spec: spec as LvmVolume["spec"],
     status: { state: "Pending" as const, copy: { copied: "16Mi", total: "64Mi" } },
   };
+}
+
+/** Creates an LVMVolume whose LV is missing, that is held for a move, and whose keys could not be changed. */
+function putUnusableVolume(api: FakeApiServer): void {
+  const lastTransitionTime = new Date(Date.now() - 3_600_000).toISOString();
+  const condition = (type: string, status: "True" | "False", reason: ConditionReason) => ({
+    ...{ type, status, reason, message: "", lastTransitionTime },
+  });
+  const conditions = [condition("Held", "True", "NotInUse"), condition("KeysChanged", "False", "KeyChangeFailed")];
+  const volume = volumeOn(NODE, "lost", { spec: { held: true }, status: { state: "Lost", conditions } });
+  api.put(lvmVolumes, volume);
+  // a move of another driver, which nobody carries out, and without which the controller would release the volume
+  const spec = { ...handoverSpec("lost"), driverName: "other.example.com", sourceNode: NODE, targetNode: "n2" };
+  api.put(lvmMoves, { metadata: { name: volume.metadata.name }, spec });
+}
+
+/** Creates a move that failed, and keeps its copy: its volume is lost. */
+function putStuckMove(api: FakeApiServer): void {
+  const error = { code: "FailedPrecondition" as const, message: "the disks of the node are gone" };
+  const spec = { ...handoverSpec("moved"), sourceNode: NODE, targetNode: "n2" };
+  const move = api.put(lvmMoves, {
+    metadata: { name: volumeIdOf("moved"), finalizers: [MOVE_FINALIZER] },
+    ...{ spec, status: { state: "Undoing", error } },
+  });
+  const copy = { round: 0, snapshot: snapshotIdOf("moved"), last: true };
+  api.put(lvmVolumes, volumeOn(NODE, "moved", { status: { state: "Lost" } }));
+  api.put(
+    lvmVolumes,
+    volumeOn("n2", copyRequestName(move), {
+      spec: { copy, source: { volume: volumeIdOf("moved") } },
+      status: { state: "Ready" },
+    }),
+  );
+}
+
+/** Creates an import that cannot be undone: its volume was moved to another node. */
+function putStuckImport(api: FakeApiServer): void {
+  const volume = volumeOn("n2", "imported", { status: { state: "Ready" } });
+  const error = { code: "FailedPrecondition" as const, message: "it cannot be returned" };
+  api.put(lvmVolumes, volume);
+  api.put(lvmImports, {
+    metadata: { name: volume.metadata.name, finalizers: [IMPORT_FINALIZER] },
+    spec: { ...handoverSpec("imported"), from: "OpenEBS", volume: { nodeName: NODE } } as LvmImport["spec"],
+    status: { state: "Undoing", imported: true, error },
+  });
+}
+
+/** Returns an LVMVolume on a node for a request of a name. */
+function volumeOn(
+  nodeName: string,
+  name: string,
+  { spec = {}, status }: { spec?: Partial<LvmVolume["spec"]>; status: LvmVolume["status"] & object },
+) {
+  return {
+    metadata: { name: volumeIdOf(name), annotations: { [CLAIM_ANNOTATION]: `shop/${name}` } },
+    spec: { ...{ driverName: DRIVER, requestName: name, nodeName, size: "64Mi" }, ...spec } as LvmVolume["spec"],
+    status: { volumeGroup: "data", lvUUID: `lv-of-${name}`, ...status },
+  };
+}
+
+/** Returns what the specs of moves and imports have in common. */
+function handoverSpec(name: string) {
+  const claim = { namespace: "shop", name, uid: `uid-of-${name}` };
+  return { driverName: DRIVER, persistentVolume: `pv-of-${name}`, claim };
 }

@@ -29,9 +29,9 @@ const RATE_INTERVAL = "30s";
 /** The time limit for all queries to have data, in milliseconds. The agent reports its groups each minute. */
 const TIMEOUT_MS = 240_000;
 
-/** The series that a cluster without RAID, caches, copies and errors does not have. tests/monitoring has them over fakes. */
+/** The series that a cluster without RAID, caches, copies, moves and errors does not have. tests/monitoring has them over fakes. */
 const NOT_HERE =
-  /denolith_raid_|denolith_copy_progress|denolith_filesystem_readonly|(?:result|status)=~?"error|code!~?"/;
+  /denolith_raid_|denolith_(?:copy|move|import)_progress|denolith_filesystem_readonly|denolith_volume_(?:lost|held|keys)|(?:result|status)=~?"error|code!~?"/;
 
 /** The ports of /metrics in the pods, by component. */
 const PORTS = { node: 9808, controller: 9809 } as const;
