@@ -276,9 +276,10 @@ async function tearDownMount(harness: Harness, volumeId: string): Promise<void> 
 
 /**
  * A tag that no group has. LVM writes each command line into the metadata, and removes a tag that is missing without a word.
- * With it, the command lines of this file are longer than that of a deletion, as a creation's is.
+ * With it, the command lines of this file are longer than that of a deletion. No creation fills an area so far: it leaves space
+ * for several (METADATA_RESERVE).
  */
-const MISSING_TAG = "missing".padEnd(240, "x");
+const MISSING_TAG = "missing".padEnd(400, "x");
 
 /** Changes tags of a group, few enough in a command. @returns LVM's refusal, if any */
 async function changeTags(

@@ -64,8 +64,8 @@ registerDiskTests({
   },
 });
 
-/** Returns what a report shows of a new LV, but for its place on the disks and the time of its creation. */
-function essentials({ pvSegments: _, createdAt: _time, tags, ...lv }: LogicalVolume): unknown {
+/** Returns what a report shows of a new LV, but for its place on the disks, the time of its creation, and whether udev looks at it. */
+function essentials({ pvSegments: _, createdAt: _time, open: _open, tags, ...lv }: LogicalVolume): unknown {
   return { ...lv, tags: tags.toSorted() };
 }
 

@@ -603,7 +603,7 @@ export class ModelCluster {
         csi === undefined ? lvName === `archive-${name}` : tags.has(VOLUME + csi.volumeHandle);
       // a forgotten node that is back may have one of a volume that was made again elsewhere
       const places = this.nodes.filter((node) =>
-        !node.wasForgotten || node.name === nodeOfVolume(volume, TOPOLOGY_KEY)
+        csi === undefined || !node.wasForgotten || node.name === nodeOfVolume(volume, TOPOLOGY_KEY)
       );
       const lvs = places.flatMap(({ machine }) => machine.allLvs()).filter(({ lv }) => isOfClaim(lv));
       if (!isMoving) assertEquals(lvs.length, 1, `claim ${name} has ${lvs.length} LVs`);
