@@ -73,13 +73,24 @@ export async function readModules(exec: Exec, modules: readonly string[]): Promi
   return new Set(modules.filter((_, index) => found[index]));
 }
 
+/** What dmsetup says of a device that the kernel does not have. */
+const IS_GONE = /not found|does not exist/i;
+
+/** How often all devices are read while one goes after the other. */
+const LIST_ATTEMPTS = 5;
+
 /**
- * Reads all device-mapper devices.
+ * Reads all device-mapper devices. dmsetup fails when one of them goes while it lists them: then it is asked again.
  *
  * @throws {StorageError} `CommandFailed` when the kernel's device-mapper cannot be reached
  */
 export async function readMappedDevices(exec: Exec): Promise<MappedDevice[]> {
-  return parseDevices(await runOk(exec, listDevices([])));
+  const command = listDevices([]);
+  for (let attempt = 1;; attempt++) {
+    const output = await exec.run(command);
+    if (output.code === 0) return parseDevices(output.stdout);
+    if (!IS_GONE.test(output.stderr) || attempt === LIST_ATTEMPTS) throw commandError(command, output);
+  }
 }
 
 /**
@@ -92,7 +103,7 @@ export async function readMappedDevice(exec: Exec, name: string): Promise<Mapped
   const command = listDevices([name]);
   const output = await exec.run(command);
   if (output.code === 0) return parseDevices(output.stdout)[0];
-  if (/not found|does not exist/i.test(output.stderr)) return undefined;
+  if (IS_GONE.test(output.stderr)) return undefined;
   throw commandError(command, output);
 }
 

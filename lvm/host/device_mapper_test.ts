@@ -22,6 +22,23 @@ function execReturning(stdout: string, code = 0): Exec {
   return { run: () => Promise.resolve({ code, stdout, stderr: "" }), idle: () => Promise.resolve() };
 }
 
+Deno.test("readMappedDevices() asks again when a device goes while dmsetup lists them, some times", async () => {
+  const outputs = [[1, "Device does not exist.\nCommand failed."], [0, ""], [1, "no permission"]] as const;
+  let count = 0;
+  const exec = (from: (index: number) => readonly [number, string]): Exec => ({
+    run: () => {
+      const [code, stderr] = from(count++);
+      return Promise.resolve({ code, stdout: "a|LVM-a|253:1|Active||Live\n", stderr });
+    },
+    idle: () => Promise.resolve(),
+  });
+  assertEquals((await readMappedDevices(exec((index) => outputs[index]!))).map(({ name }) => name), ["a"]);
+  await assertRejects(() => readMappedDevices(exec(() => outputs[2])), StorageError, "no permission");
+  count = 0;
+  await assertRejects(() => readMappedDevices(exec(() => outputs[0])), StorageError, "does not exist");
+  assertEquals(count, 5);
+});
+
 Deno.test("MappedDeviceReader reads one device by its name, and all of them for callers that ask at the same time", async () => {
   const commands: string[] = [];
   const output = (name: string) => `${name}|LVM-${name}|253:1|Active||Live\n`;
