@@ -4,7 +4,7 @@ import { PluginCapability_Service_Type } from "../csi/proto/csi_pb.ts";
 import { lvmNodes, type LvmSnapshot, lvmSnapshots, lvmVolumes } from "../k8s/api/lvm_objects.ts";
 import { csiStorageCapacities, leases } from "../k8s/api/objects.ts";
 import { lvmVolumeFor } from "../k8s/api/volume_mapping.ts";
-import { lvmImports } from "../k8s/handover/imports.ts";
+import { type LvmImport, lvmImports } from "../k8s/handover/imports.ts";
 import { lvmMoves } from "../k8s/handover/moves.ts";
 import { Informer } from "../k8s/runtime/informer.ts";
 import { LeaderElection } from "../k8s/runtime/leader.ts";
@@ -121,6 +121,34 @@ Deno.test("denolith controller: says in its metrics what it leads, and which mov
     'denolith_leader{controller="moves"} 1',
     'denolith_leader{controller="provisioner"} 1',
   ]);
+  assertEquals(await running.stop(), 0);
+});
+
+Deno.test("denolith controller: says at debug of each object for which it does nothing why that is so", async () => {
+  await using cluster = await createCluster();
+  for (const resource of [lvmMoves, lvmImports, volumeSnapshotContents, volumeSnapshotClasses]) {
+    cluster.api.addResource(resource);
+  }
+  const [driverName, namespace] = ["other.example.com", "shop"];
+  const handover = { driverName, persistentVolume: "pv", claim: { namespace, name: "db", uid: "u" } };
+  cluster.api.put(lvmMoves, { metadata: { name: "v1-a" }, spec: { ...handover, sourceNode: "a", targetNode: "b" } });
+  cluster.api.put(lvmImports, { metadata: { name: "v1-b" }, spec: handover as LvmImport["spec"] });
+  cluster.api.put(lvmNodes, { metadata: { name: "a" }, spec: { driverName } });
+  const source = { sourceVolume: "v1-a" };
+  cluster.api.put(lvmSnapshots, {
+    metadata: { name: "s1" },
+    spec: { driverName, requestName: "s", nodeName: "a", ...source },
+  });
+  await using folder = await SubcommandFolder.create(cluster.api.url);
+  await using printed = collectPrinted();
+  const told = () =>
+    printed.log.flatMap((line) => {
+      const [, controller, key] = /debug (\S+) nothing to do key="(\S+)" because="\w/.exec(line) ?? [];
+      return controller === undefined ? [] : [`${controller} ${key}`];
+    });
+  const expected = ["agentlease a", "importer v1-b", "mover v1-a", "transfer s1"];
+  await using running = await start(folder, printed, ["--log-level", "debug"], () => true);
+  await waitUntil(() => expected.every((one) => told().includes(one)), "what four controllers say");
   assertEquals(await running.stop(), 0);
 });
 

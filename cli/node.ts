@@ -54,6 +54,7 @@ import { KEYS_CONDITION } from "../k8s/agent/volume_status.ts";
 import { conditionsOf } from "../k8s/api/conditions.ts";
 import { defined } from "../base/defined.ts";
 import { ANY_GROUP } from "../lvm/model/groups.ts";
+import type { Stats } from "../lvm/staging/staging.ts";
 import { withRealPaths } from "../lvm/host/mounts.ts";
 import { type CreateExec, openExec } from "../lvm/host/open_exec.ts";
 import { parseSnapshotAutoextend } from "../lvm/snapshots/cow_autoextend.ts";
@@ -190,7 +191,8 @@ export async function runNode(flags: Flags, end: AbortSignal, seams: Seams = {})
 
   const labels = topologyLabels(flags, client);
   const onUnmounted = (id: VolumeId) => agent.volumes.requeueUnmounted(id);
-  const server = await serveServices(socket, csiServices({ options, machine, metrics, labels, onUnmounted }));
+  const onStats = (id: VolumeId, stats: Stats) => agent.volumes.recordUsage(id, stats);
+  const server = await serveServices(socket, csiServices({ options, machine, metrics, labels, onStats, onUnmounted }));
   machine.background.start();
   const registration = options.registers
     ? await serveRegistration(options.registrationSocket, {
@@ -388,11 +390,12 @@ function registerMetrics(
 }
 
 /** Returns the CSI services of a node: Identity and Node. */
-function csiServices({ options: { driver, nodeName, mountRoots }, machine, metrics, labels, onUnmounted }: {
+function csiServices({ options: { driver, nodeName, mountRoots }, machine, metrics, labels, onStats, onUnmounted }: {
   readonly options: NodeOptions;
   readonly machine: Machine;
   readonly metrics: Metrics;
   readonly labels: ReturnType<typeof topologyLabels>;
+  readonly onStats: (id: VolumeId, stats: Stats) => void;
   readonly onUnmounted: (id: VolumeId) => void;
 }): BoundService[] {
   const { lvm, staging, health, locks } = machine;
@@ -403,6 +406,7 @@ function csiServices({ options: { driver, nodeName, mountRoots }, machine, metri
     nodeId: nodeName,
     mountRoots,
     locks,
+    onStats,
     onUnmounted,
     ...defined({ labels }),
   });

@@ -1,5 +1,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { stub } from "@std/testing/mock";
+import { dirname } from "@std/path";
+import { mountCapability } from "../tests/contract/helpers/host.ts";
 import { connect, connectToService } from "../tests/contract/helpers/csi_client.ts";
 import { Registration } from "../csi/proto/registration_pb.ts";
 import { CLAIM_ANNOTATION, lvmNodes, lvmSnapshots, type LvmVolume, lvmVolumes } from "../k8s/api/lvm_objects.ts";
@@ -11,6 +13,7 @@ import {
   SCHEMA_VERSION,
 } from "../k8s/client/definitions.ts";
 import { snapshotIdOf, volumeIdOf } from "../base/ids.ts";
+import { HttpClient } from "../k8s/client/http_client.ts";
 import type { Exec } from "../lvm/exec.ts";
 import type { OpenExecOptions } from "../lvm/host/open_exec.ts";
 import { lvmVolumeFor } from "../k8s/api/volume_mapping.ts";
@@ -206,6 +209,33 @@ Deno.test("denolith node: a logical volume has the claim of its volume, and a sn
   assertEquals(await claims(), ["snap one", "vol one"]);
 });
 
+Deno.test("denolith node: an LVMVolume says how full its filesystem is, as kubelet last asked for it", async () => {
+  await using s = await setUp({ flags: ["--disable-registration"] });
+  const volumeOfName = (name: string) =>
+    lvmVolumeFor(namedRequest(name, 32n << 20n, { erase: "none" }), { driver: DRIVER, nodeName: "n1" });
+  const { metadata: { name: volumeId } } = s.api.put(lvmVolumes, volumeOfName("one"));
+  const status = (id = volumeId) => s.api.objects(lvmVolumes).find(({ metadata }) => metadata.name === id)?.status;
+  await waitUntil(() => status()?.state === "Ready", "the volume");
+  using csi = connect(s.socket);
+  const volumePath = `${dirname(s.socket)}/globalmount`;
+  await csi.node.nodeStageVolume({ volumeId, stagingTargetPath: volumePath, volumeCapability: mountCapability() });
+  await csi.node.nodeGetVolumeStats({ volumeId, volumePath });
+  s.api.put(lvmVolumes, volumeOfName("two")); // after which the agent reports
+  await waitUntil(() => status()?.usedPercent !== undefined, "the usage");
+  assertEquals(status()?.usedPercent, 1);
+  // nothing is remembered of what is not mounted any more: another volume of the name is empty
+  await csi.node.nodeUnstageVolume({ volumeId, stagingTargetPath: volumePath });
+  using client = new HttpClient({ url: s.api.url }, { userAgent: "test" });
+  const merge = { status: { usedPercent: null } };
+  await client.patch(lvmVolumes, { name: volumeId }, { merge, subresource: "status" });
+  const { metadata: { name: third } } = s.api.put(lvmVolumes, volumeOfName("three"));
+  const lastGroup = () => s.api.objects(lvmNodes)[0]?.status?.volumeGroups?.[0];
+  await waitUntil(() => status(third)?.state === "Ready" && lastGroup()?.lvCount === 3, "another report");
+  s.api.put(lvmVolumes, volumeOfName("four"));
+  await waitUntil(() => lastGroup()?.lvCount === 4, "a report after that");
+  assertEquals(status()?.usedPercent, undefined);
+});
+
 Deno.test("denolith node: makes the volumes that the cluster asks of its node", async () => {
   await using s = await setUp();
   const request = namedRequest("one", 32n << 20n, { erase: "none" });
@@ -232,6 +262,25 @@ Deno.test("denolith node: runs LVM with the settings of --lvm-config, and logs i
   assertEquals(s.execOptions.map(({ devicesFile }) => devicesFile), ["auto"]);
   s.execOptions[0]!.onCommand!({ program: "lvm", args: ["lvs"], mutates: false }, { durationMs: 12.4, code: 5 });
   assertMatch(s.log.at(-1)!, /debug exec command command="lvm lvs" durationMs=12 code=5$/);
+});
+
+Deno.test("denolith node: says at debug why it does nothing for an object", async () => {
+  await using s = await setUp({ flags: ["--disable-registration", "--log-level", "debug"] });
+  s.api.put(lvmVolumes, volumeOf("other", "other.example.com", "Ready"));
+  const name = s.api.put(lvmVolumes, lvmVolumeFor(namedRequest("one", 32n << 20n), { driver: DRIVER, nodeName: "n1" }))
+    .metadata.name;
+  const told = (key: string, because: string) =>
+    s.log.some((line) => line.includes("nothing to do") && line.includes(key) && line.includes(because));
+  await waitUntil(() => told(volumeIdOf("other"), "another driver's"), "the reason for the other driver's");
+  await waitUntil(() => told(name, "its status is about this generation: Ready"), "the reason for its own");
+  await waitUntil(
+    () => s.api.objects(lvmNodes)[0]?.status?.volumeGroups?.[0]?.lvCount === 1,
+    "a report with the volume",
+  );
+  using client = new HttpClient({ url: s.api.url }, { userAgent: "test" });
+  const merge = { metadata: { annotations: { "example.com/report": "please" } } };
+  await client.patch(lvmNodes, { name: "n1" }, { merge });
+  await waitUntil(() => told("lvmnode", "the LVMNode says what LVM reports"), "the reason for the node");
 });
 
 Deno.test("denolith node: does not end before the commands that change something", async () => {

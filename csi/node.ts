@@ -39,6 +39,8 @@ export interface NodeOptions {
   readonly mountRoots: readonly string[];
   /** Locks by volume and snapshot, shared with the Controller service of the same process. */
   readonly locks: Locks;
+  /** Called with the statistics of a volume that kubelet asked for; may be absent. */
+  readonly onStats?: (id: VolumeId, stats: Stats) => void;
   /** Called after a volume was unpublished at a target or unstaged, when its lock is released; may be absent. */
   readonly onUnmounted?: (id: VolumeId) => void;
 }
@@ -64,7 +66,7 @@ const NO_INLINE_VOLUMES =
  * such even for a volume that does not exist.
  */
 export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
-  const { staging, health, nodeId, labels, mountRoots, locks, onUnmounted } = options;
+  const { staging, health, nodeId, labels, mountRoots, locks, onStats, onUnmounted } = options;
   const withVolumeLock = <T>(operation: string, id: VolumeId, body: () => Promise<T>): Promise<T> =>
     locks.run(operation, [volumeLock(id)], body);
 
@@ -120,7 +122,9 @@ export function nodeHandlers(options: NodeOptions): Handlers<typeof Node> {
 
     nodeGetVolumeStats: async (request) => {
       const { id, path } = requireVolumeAndPath(request.volumeId, request.volumePath);
-      return { usage: volumeUsage(await staging.stats(id, path)) };
+      const stats = await staging.stats(id, path);
+      onStats?.(id, stats);
+      return { usage: volumeUsage(stats) };
     },
 
     nodeGetVolumeHealth: async (request) => {

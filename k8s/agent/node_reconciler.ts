@@ -90,6 +90,9 @@ const BATCH_MS = 1_000;
 /** The maximum length of a text about a group, in characters. */
 const MAX_REFUSAL_LENGTH = 300;
 
+/** The maximum length of the names of all groups, in characters. */
+const MAX_NAMES_LENGTH = 300;
+
 const log = getLogger(["denolith", "lvmnode"]);
 
 /**
@@ -207,6 +210,7 @@ export class NodeReconciler {
     const wanted: NodeReport = { ...status, conditions, transfer, disks };
     const isWritten = objects.hasSynced && isContained(wanted, { ...known.status, lastUpdateTime: timestamp(now) });
     if (isWritten) {
+      log.debug("nothing to do", { because: "the LVMNode says what LVM reports" });
       if (this.#clock.now() - this.#signedAt < SIGN_OF_LIFE_MS) return known;
       if (await this.#renewLease(now)) {
         this.#signedAt = this.#clock.now();
@@ -302,7 +306,12 @@ export function lvmNodeStatus(
   const sum = (size: (group: SurveyedGroup) => bigint) => formatQuantity(groups.reduce((all, g) => all + size(g), 0n));
   return {
     lastUpdateTime: timestamp(now),
-    total: { volumeGroups: groups.length, size: sum(({ size }) => size), free: sum(({ free }) => free) },
+    total: {
+      volumeGroups: groups.length,
+      names: truncate(groups.map(({ name }) => name).join(", "), MAX_NAMES_LENGTH),
+      size: sum(({ size }) => size),
+      free: sum(({ free }) => free),
+    },
     volumeGroups: groups.map((group) => groupStatus(group, driver, overcommit)),
     thinPoolOvercommit: formatOvercommit(overcommit),
   };

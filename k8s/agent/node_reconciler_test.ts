@@ -32,7 +32,7 @@ Deno.test("lvmNodeStatus() reports each group, and all of them together", async 
   });
   assertEquals(lastUpdateTime, "2026-02-03T04:05:06Z");
   const pvs = fake.groups.map((group) => group.pvs[0]!);
-  assertEquals(total, { volumeGroups: 2, size: "12Gi", free: "11Gi" });
+  assertEquals(total, { volumeGroups: 2, names: "data, fast", size: "12Gi", free: "11Gi" });
   assertEquals(volumeGroups, [
     {
       name: "data",
@@ -56,14 +56,23 @@ Deno.test("lvmNodeStatus() reports each group, and all of them together", async 
     },
   ]);
   assertEquals(volumeGroups![0]!.metadata?.free, "519789");
-  assertEquals(lvmNodeStatus([], { driver: "d", now: new Date() }).total, { volumeGroups: 0, size: "0", free: "0" });
+  assertEquals(lvmNodeStatus([], { driver: "d", now: new Date() }).total, {
+    ...{ volumeGroups: 0, names: "", size: "0", free: "0" },
+  });
+});
+
+Deno.test("lvmNodeStatus() names no more groups than kubectl get has room for", async () => {
+  const [group] = (await readSurvey(machine())).groups;
+  const many = Array.from({ length: 200 }, (_, index) => ({ ...group!, name: `group-${index}` }));
+  const { names = "" } = lvmNodeStatus(many, { driver: "d", now: new Date() }).total!;
+  assert(names.length === 300 && names.startsWith("group-0, group-1, "), names);
 });
 
 Deno.test("lvmNodeStatus() reports what volumes may get as free, and the spare space beside it", async () => {
   const fake = machine();
   fake.groups[0]!.tags.add("denolith.spare=2Gi");
   const { total, volumeGroups } = lvmNodeStatus((await readSurvey(fake)).groups, { driver: "d", now: new Date() });
-  assertEquals(total, { volumeGroups: 2, size: "12Gi", free: "10Gi" });
+  assertEquals(total, { volumeGroups: 2, names: "data, fast", size: "12Gi", free: "10Gi" });
   assertEquals(volumeGroups!.map(({ free, spare }) => [free, spare]), [["8Gi", "2Gi"], ["2Gi", undefined]]);
 });
 

@@ -117,10 +117,10 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
     const { objects, driver, reconcileObject } = this.#options;
     const object = objects.get(name);
     if (object?.metadata.deletionTimestamp === undefined) this.#waitingDeletions.delete(name);
-    if (object === undefined || object.spec.driverName !== driver) return;
+    if (object?.spec.driverName !== driver) return { nothingToDo: "it is gone, or another driver's" };
     return await withRequestId(requestIdOf(object), async () => {
       if (object.metadata.deletionTimestamp !== undefined) return await this.#reconcileDeletion(object);
-      if (isReconciled(object)) return undefined;
+      if (isReconciled(object)) return { nothingToDo: `its status is about this generation: ${object.status!.state}` };
       try {
         return await reconcileObject(object);
       } catch (error) {
@@ -163,7 +163,7 @@ export class ObjectReconciler<T extends AgentManaged<S>, S extends AgentManagedS
    */
   async #reconcileDeletion(object: T): Promise<ReconcileOutcome> {
     const { name, finalizers = [] } = object.metadata;
-    if (!finalizers.includes(this.#options.finalizer)) return;
+    if (!finalizers.includes(this.#options.finalizer)) return { nothingToDo: "it is removed; others keep its object" };
     const waiting = { waitsFor: "the end of what the status names" };
     if (this.#waitingDeletions.has(name)) return waiting;
     if (!isRemovalRequested(object)) {

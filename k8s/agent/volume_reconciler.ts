@@ -21,6 +21,8 @@ import { type ContentSource, describeSource } from "../../lvm/model/tags.ts";
 import type { KeyChanges } from "../../lvm/encryption/key_changes.ts";
 import type { ContentSectors } from "../../lvm/health/sectors.ts";
 import type { ReadOnlyFilesystems } from "../../lvm/health/read_only_filesystems.ts";
+import { usedPercent } from "../../lvm/host/mounts.ts";
+import type { Stats } from "../../lvm/staging/staging.ts";
 import type { TrimmedVolume } from "../../lvm/staging/trimmer.ts";
 import { requireCompatible, type Volume, type VolumeRequest } from "../../lvm/inventory/volume.ts";
 import { removeMissingVolume } from "../../lvm/deletion/missing_thin.ts";
@@ -102,6 +104,8 @@ export class VolumeReconciler {
   readonly #holds: VolumeHolds;
   readonly #imports: VolumeImports;
   readonly #reconciler: ObjectReconciler<LvmVolume, LvmVolumeStatus>;
+  /** The used shares of mounted filesystems, in percent, by the names of their volumes, as kubelet last asked. */
+  readonly #usedPercents = new Map<string, number>();
   /** The names of volumes in use for which no PersistentVolume was recorded. */
   readonly #usedPending = new Set<string>();
 
@@ -163,17 +167,24 @@ export class VolumeReconciler {
     if (object?.spec.driverName === volumeFinder.driver) {
       const imports = pendingImport(object);
       const isForeignNow = object.metadata.deletionTimestamp === undefined && isForeign(object);
-      if (isForeignNow) return imports && await this.#imports.reconcile(object, imports);
+      if (isForeignNow && imports === undefined) return { nothingToDo: "its import asks for nothing" };
+      if (isForeignNow) return await this.#imports.reconcile(object, imports!);
       await this.#holds.reconcile(object);
     }
     const inspected = object?.spec.driverName === volumeFinder.driver ? inspectedReturn(object) : undefined;
-    if (inspected && await this.#imports.reportReturned(object!, inspected)) return;
+    if (inspected && await this.#imports.reportReturned(object!, inspected)) return { nothingToDo: "it was returned" };
     const outcome = await this.#reconciler.reconcile(name);
     return inspected ? await this.#imports.inspectReturn(object!, inspected) : outcome;
   }
 
+  /** Takes how full a volume is, as kubelet asks for it each minute. The next report writes it, if that is something new. */
+  recordUsage(id: VolumeId, stats: Stats): void {
+    if ("filesystem" in stats) this.#usedPercents.set(id, usedPercent(stats.filesystem.bytes));
+  }
+
   /** Requeues a volume that is being deleted or is held, when a mount of it is gone. */
   requeueUnmounted(id: VolumeId): void {
+    this.#usedPercents.delete(id);
     if (this.#options.objects.get(id)?.spec.held) this.#options.requeue(id);
     this.#reconciler.requeueDeletion(id);
   }
@@ -229,13 +240,13 @@ export class VolumeReconciler {
     this.recordWarning(id, { reason: "TrimUnsupported", message });
   }
 
-  async #reconcileVolume(object: LvmVolume, id: VolumeId): Promise<void> {
+  async #reconcileVolume(object: LvmVolume, id: VolumeId): Promise<ReconcileOutcome> {
     const { lvm, volumeFinder, locks, parseGroups, copies } = this.#options;
     if (isNew(object) && await this.#createNew(object, id)) return;
     const groups = await lvm.report();
     const found = volumeFinder.locate(groups, id);
     if (found.state === "lost") {
-      if (this.#isTaken(object)) return;
+      if (this.#isTaken(object)) return { nothingToDo: "another volume takes its logical volume" };
       return await this.#reconciler.writeStatus(object, lostStatus(object, found.error));
     }
     if (found.state === "absent") {
@@ -247,7 +258,7 @@ export class VolumeReconciler {
         );
       }
       this.#reconciler.requireToBeCreated(object);
-      if (hasCurrentError(object)) return; // it failed, and the spec has not changed
+      if (hasCurrentError(object)) return { nothingToDo: "it failed, and its spec has not changed" };
       const { source } = volumeRequestOf(object, parseGroups);
       if (object.spec.copy !== undefined) this.#requireNoOlderLv(groups, source);
       return void await this.#createNew(object, id, groups);
@@ -290,7 +301,7 @@ export class VolumeReconciler {
   }
 
   /** Takes the LV of another volume. One that asks for this never gets a new LV. */
-  async #adopt(object: LvmVolume, id: VolumeId): Promise<void> {
+  async #adopt(object: LvmVolume, id: VolumeId): Promise<ReconcileOutcome> {
     const { locks, heldVolumes, onChange } = this.#options;
     const from = parseVolumeId(object.spec.adoptsVolume!);
     if (from === undefined) {
@@ -305,7 +316,7 @@ export class VolumeReconciler {
       () => this.#reconciler.logged("adopt", object, () => heldVolumes.adopt(from, id)),
     );
     onChange();
-    await this.#reconcileVolume(object, id);
+    return await this.#reconcileVolume(object, id);
   }
 
   /**
@@ -350,6 +361,7 @@ export class VolumeReconciler {
       filesystem: filesystems.problemOf(volume.id),
       keys: keyChanges.stateOf(volume),
       maximumSectorSize: this.#maximumSectorSize(object, volume),
+      usedPercent: this.#usedPercents.get(volume.id),
     });
     // what was received last is reported until the copy is used
     return object.spec.copy === undefined ? status : { ...status, copy: copyStatus(copies.progress(volume)) };

@@ -63,6 +63,8 @@ export interface RuntimeState {
   readonly filesystem?: Problem<"FilesystemReadOnly"> | undefined;
   /** The state of its keys, as far as this process knows it. */
   readonly keys?: KeyState | undefined;
+  /** The used share of its filesystem in percent, if it is mounted and kubelet has asked for it. */
+  readonly usedPercent?: number | undefined;
   /** The largest logical sectors on which what is on it can be used, if they are known. */
   readonly maximumSectorSize?: string | undefined;
 }
@@ -74,7 +76,7 @@ export interface RuntimeState {
 export function readyStatus(
   object: LvmVolume,
   { lv, group, size }: Volume,
-  { limits, filesystem, held, keys, maximumSectorSize }: RuntimeState = {},
+  { limits, filesystem, held, keys, maximumSectorSize, usedPercent }: RuntimeState = {},
 ): LvmVolumeStatus {
   const { metadata: { generation = 0 }, status } = object;
   const problems = healthProblems(lv, group, filesystem);
@@ -91,7 +93,10 @@ export function readyStatus(
     lvName: lv.name,
     lvUUID: lv.uuid,
     devicePath: lv.devicePath,
-    ...defined({ maximumSectorSize }),
+    ...defined({
+      maximumSectorSize,
+      usedPercent: reportedUsage(status?.lvUUID === lv.uuid ? status.usedPercent : undefined, usedPercent),
+    }),
     size: formatQuantity(size),
     ...(keepsError ? { error: status.error! } : {}),
     ...(problems.length === 0 ? {} : { problems }),
@@ -101,6 +106,15 @@ export function readyStatus(
       ...redundancyHealth(lv, group),
     }),
   };
+}
+
+/** The change of usage from which on it is reported, in percent of the filesystem: each report is a write. */
+const USAGE_STEP = 5;
+
+/** Returns the usage that is reported: the recorded one, until another one differs by a step, or the filesystem is full. */
+function reportedUsage(recorded: number | undefined, seen: number | undefined): number | undefined {
+  if (recorded === undefined || seen === undefined) return seen ?? recorded;
+  return Math.abs(seen - recorded) >= USAGE_STEP || seen === 100 ? seen : recorded;
 }
 
 /**

@@ -39,6 +39,20 @@ function conditionSummaries(status: LvmVolumeStatus): string[] {
   return status.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`) ?? [];
 }
 
+Deno.test("readyStatus() reports how full the filesystem is in steps, also while nobody mounts it", async () => {
+  const present = await volume();
+  const reported = (recorded: number | undefined, seen: number | undefined, lvUUID = present.lv.uuid) => {
+    const status = { lvUUID, ...(recorded !== undefined && { usedPercent: recorded }) };
+    return readyStatus(object(30n * MiB, status), present, { usedPercent: seen }).usedPercent;
+  };
+  assertEquals(reported(undefined, undefined), undefined);
+  assertEquals(reported(undefined, 41), 41);
+  assertEquals([45, 46, 37, 36].map((seen) => reported(41, seen)), [41, 46, 41, 36]);
+  assertEquals([reported(97, 99), reported(97, 100)], [97, 100]);
+  assertEquals(reported(41, undefined), 41);
+  assertEquals(reported(41, undefined, "another LV"), undefined);
+});
+
 Deno.test("readyStatus() reports where the LV is, and that its group is complete", async () => {
   const present = await volume();
   const { conditions: _, ...status } = readyStatus(object(30n * MiB), present);

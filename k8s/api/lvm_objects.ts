@@ -208,6 +208,8 @@ export interface LvmVolumeStatus extends AgentManagedStatus {
    * before it was used.
    */
   maximumSectorSize?: string;
+  /** The used share of its filesystem in percent, as last seen, in steps; absent before it was mounted. */
+  usedPercent?: number;
   /** The layout of a foreign LV that was inspected; absent for a linear or thin one. */
   layout?: LayoutSpec;
   /** Its health problems, the most severe first; absent without problems, and for agents of early versions. */
@@ -391,7 +393,7 @@ export interface NodeDiagnosis {
 
 /** The storage of a node, as its agent reports it (k8s/agent/node_reconciler.ts). */
 export interface LvmNodeStatus {
-  total?: { volumeGroups: number; size: string; free: string };
+  total?: { volumeGroups: number; names?: string; size: string; free: string };
   volumeGroups?: NodeVolumeGroup[];
   /** The overcommit of a thin pool that is not created yet, as a multiple of its size. */
   thinPoolOvercommit?: string;

@@ -90,6 +90,7 @@ const KNOWN_FIELDS = {
   conditions: true,
   devicePath: true,
   maximumSectorSize: true,
+  usedPercent: true,
   layout: true,
   problems: true,
   copy: true,

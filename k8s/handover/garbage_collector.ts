@@ -24,6 +24,7 @@ import {
 } from "../api/lvm_objects.ts";
 import { type PersistentVolume, persistentVolumes } from "../api/objects.ts";
 import { orAbsent, orAbsentOrChanged } from "../client/client.ts";
+import type { ReconcileOutcome } from "../runtime/controller.ts";
 import { sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import { release } from "./move_actions.ts";
 import { restorePolicy } from "./persistent_volume.ts";
@@ -42,8 +43,9 @@ export interface MoveGarbageCollectorOptions
 /** The time after which something that may be needed is looked at again, in milliseconds. */
 const RECHECK_MS = 60_000;
 
-/** What a reconcile attempt returns. */
-type Recheck = void | { readonly requeueAfterMs: number };
+/** Why nothing is removed: there is nothing that a move may have left, or the move of it goes on. */
+const NOTHING_LEFT = { nothingToDo: "it is gone, another driver's, or not what a move leaves" };
+const IN_USE = { nothingToDo: "it is of a move that is not finished" };
 
 /** Removes what is left of moves that are over. */
 export class MoveGarbageCollector {
@@ -76,31 +78,33 @@ export class MoveGarbageCollector {
       .run(signal);
   }
 
-  async #reconcile(key: string): Promise<Recheck> {
+  async #reconcile(key: string): Promise<ReconcileOutcome> {
     const [kind, name] = key.split("/") as [string, string];
     if (kind === lvmMoves.plural) return await this.#collectMove(name);
     return kind === persistentVolumes.plural ? await this.#collectRetained(name) : await this.#collectVolume(name);
   }
 
   /** Deletes a finished LVMMove whose volume is deleted. The mover removes its finalizer. */
-  async #collectMove(name: string): Promise<void> {
+  async #collectMove(name: string): Promise<ReconcileOutcome> {
     const { client, driverName } = this.#options;
     const move = await this.#readMove(name);
-    if (move === undefined || !isFinished(move) || move.spec.driverName !== driverName) return;
-    if (await orAbsent(client.get(lvmVolumes, { name })) !== undefined) return;
+    if (move === undefined || !isFinished(move) || move.spec.driverName !== driverName) {
+      return { nothingToDo: "the move is gone, not finished, or another driver's" };
+    }
+    if (await orAbsent(client.get(lvmVolumes, { name })) !== undefined) return { nothingToDo: "its volume exists" };
     await orAbsentOrChanged(client.delete(lvmMoves, { name }, { uid: move.metadata.uid }));
   }
 
   /** Removes what is left of a volume, or a whole volume that is left. */
-  async #collectVolume(name: string): Promise<Recheck> {
+  async #collectVolume(name: string): Promise<ReconcileOutcome> {
     const { client, driverName, volumes } = this.#options;
     const cached = this.#options.lvmVolumes.get(name);
-    if (cached === undefined || cached.spec.driverName !== driverName || !isLeftover(cached)) return;
-    if (isOfMove(cached, this.#options.moves.get(movedNameOf(cached)))) return;
+    if (cached?.spec.driverName !== driverName || !isLeftover(cached)) return NOTHING_LEFT;
+    if (isOfMove(cached, this.#options.moves.get(movedNameOf(cached)))) return IN_USE;
     // before the LVMMove: a later one changes it
     const volume = await orAbsent(client.get(lvmVolumes, { name }));
-    if (volume === undefined || !isLeftover(volume)) return;
-    if (isOfMove(volume, await this.#readMove(movedNameOf(volume)))) return;
+    if (volume === undefined || !isLeftover(volume)) return NOTHING_LEFT;
+    if (isOfMove(volume, await this.#readMove(movedNameOf(volume)))) return IN_USE;
     if (volume.spec.held) {
       this.#log.info("a volume that no move holds is released", { volume: name });
       return await release(client, volume);
@@ -108,23 +112,24 @@ export class MoveGarbageCollector {
     const isNeeded = moveUidOf(volume) === undefined
       ? await this.#hasPersistentVolume(name)
       : await this.#isCopyNeeded(volume);
-    if (isNeeded) return { requeueAfterMs: RECHECK_MS };
+    if (isNeeded) return { requeueAfterMs: RECHECK_MS, waitsFor: "the end of the need for its volume" };
     this.#log.info("a volume that no move needs is deleted", { volume: name });
     await volumes.delete(name as VolumeId, { uid: volume.metadata.uid });
   }
 
   /** Restores the policy of a PersistentVolume. While its volume does not exist, nobody may take that for deleted. */
-  async #collectRetained(name: string): Promise<Recheck> {
+  async #collectRetained(name: string): Promise<ReconcileOutcome> {
     const { client, driverName } = this.#options;
     const cached = this.#options.persistentVolumes.get(name);
     const volumeId = cached?.spec?.csi?.volumeHandle;
-    if (volumeId === undefined || cached?.spec?.csi?.driver !== driverName || !isRetained(cached)) return;
-    if (isUnfinished(this.#options.moves.get(volumeId))) return;
+    if (volumeId === undefined || cached?.spec?.csi?.driver !== driverName || !isRetained(cached)) return NOTHING_LEFT;
+    if (isUnfinished(this.#options.moves.get(volumeId))) return IN_USE;
     const object = await orAbsent(client.get(persistentVolumes, { name }));
-    if (object === undefined || !isRetained(object) || isUnfinished(await this.#readMove(volumeId))) return;
+    if (object === undefined || !isRetained(object)) return NOTHING_LEFT;
+    if (isUnfinished(await this.#readMove(volumeId))) return IN_USE;
     const isReleased = object.status?.phase === "Released";
     if (!isReleased && await orAbsent(client.get(lvmVolumes, { name: volumeId })) === undefined) {
-      return { requeueAfterMs: RECHECK_MS };
+      return { requeueAfterMs: RECHECK_MS, waitsFor: "the volume of the PersistentVolume" };
     }
     this.#log.info("a PersistentVolume that no move retains gets its policy back", { persistentVolume: name });
     await restorePolicy(client, object, object.metadata.annotations?.[RECLAIM_POLICY_ANNOTATION], MOVE_MARKS);

@@ -11,7 +11,7 @@ import { isSameContent } from "../api/object_status.ts";
 import { type LvmNode, lvmVolumes } from "../api/lvm_objects.ts";
 import { apiVersionOf, persistentVolumeClaims, persistentVolumes, type Resource } from "../api/objects.ts";
 import type { Informer } from "../runtime/informer.ts";
-import type { Controller } from "../runtime/controller.ts";
+import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
 import type { ControllerName } from "../runtime/backoffs.ts";
 import { type BoundVolumeInformers, sidecarController, type SidecarOptions } from "../sidecars/sidecar_controller.ts";
 import type { SilentAgents } from "../scheduling/agent_liveness.ts";
@@ -150,13 +150,13 @@ export class HandoverController<H extends Handover, O extends HandoverObjects<H>
   }
 
   /** Takes the next step of a handover. */
-  async reconcile(name: string): Promise<void | { requeueAfterMs: number }> {
+  async reconcile(name: string): Promise<ReconcileOutcome> {
     const kind = this.#kind;
     const self = await orAbsent(this.#options.client.get(kind.resource, { name }));
     if (self === undefined || isFinished(self)) this.#failures.delete(name);
-    if (self === undefined || self.spec.driverName !== this.#options.driverName) return;
+    if (self?.spec.driverName !== this.#options.driverName) return { nothingToDo: "it is gone, or another driver's" };
     const first = lifecycleStep(self, kind.finalizer);
-    if (first === "nothing") return;
+    if (first === "nothing") return { nothingToDo: "it is finished, or was deleted before it began" };
     if (first !== undefined) {
       await this.#setFinalizer(self, first); // of a finished one, the right to read its objects may be gone
       return { requeueAfterMs: 0 };
@@ -164,7 +164,7 @@ export class HandoverController<H extends Handover, O extends HandoverObjects<H>
     const objects = await kind.read(self, this.#read(self)).catch((error) => this.#reportFailure(error, self));
     const step = this.#nextStep(objects);
     const current = { ...objects, self: await this.#describe(objects, step) };
-    if (step.do === "wait") return { requeueAfterMs: RECHECK_MS };
+    if (step.do === "wait") return { requeueAfterMs: RECHECK_MS, waitsFor: (step as Wait).message };
     try {
       await this.#carryOut(step, current);
       this.#failures.delete(name);

@@ -189,10 +189,15 @@ export class ClaimProvisioner {
   async #reconcile(key: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const claim = this.#claim(key);
     const name = requestNameOf(key);
-    if (this.#options.volumes.get(name) !== undefined) return this.#forget(key);
+    const forget = (nothingToDo: string) => {
+      this.#forget(key);
+      return { nothingToDo };
+    };
+    if (this.#options.volumes.get(name) !== undefined) return forget(`PersistentVolume ${name} exists`);
     let attempt = this.#attempts.get(key);
-    if (attempt === undefined && (claim === undefined || !shouldProvision(claim, this.#options.driverName))) {
-      return this.#forget(key);
+    if (attempt === undefined && claim === undefined) return forget("the claim is gone");
+    if (attempt === undefined && !shouldProvision(claim!, this.#options.driverName)) {
+      return forget("the claim requests no volume of the driver, or has one");
     }
     try {
       const prepared = attempt ?? await this.#prepareAttempt(key, claim!, signal);

@@ -43,7 +43,7 @@ export class CloningProtection {
   async #reconcile(key: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const { claims, client } = this.#options;
     const claim = claims.get(key);
-    if (claim === undefined || !isHeldByFinalizer(claim)) return;
+    if (claim === undefined || !isHeldByFinalizer(claim)) return { nothingToDo: "no finalizer keeps it from deletion" };
     if (claims.list().some((other) => isPendingCloneOf(other, claim))) return { waitsFor: "its clones" };
     const { namespace, name, finalizers = [], resourceVersion } = claim.metadata;
     const merge = { metadata: { finalizers: finalizers.filter((one) => one !== CLONING_FINALIZER) } };

@@ -46,7 +46,8 @@ export class Reclaimer {
 
   async #reconcile(name: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const volume = this.#options.volumes.get(name);
-    if (volume === undefined || !isManagedBy(volume, this.#options.driverName)) return;
+    if (volume === undefined) return { nothingToDo: "it is gone" };
+    if (!isManagedBy(volume, this.#options.driverName)) return { nothingToDo: "it is not the driver's to reclaim" };
     switch (nextReclaimStep(volume)) {
       case "add finalizer":
         return await this.#setFinalizers(volume, [...otherFinalizers(volume), VOLUME_FINALIZER], signal);
@@ -55,6 +56,7 @@ export class Reclaimer {
       case "delete volume":
         return await this.#deleteVolumeAndObject(name, signal);
       case "nothing":
+        return { nothingToDo: "its phase, its policy and its finalizers ask for nothing" };
     }
   }
 
@@ -65,7 +67,7 @@ export class Reclaimer {
     if (
       volume === undefined || !isManagedBy(volume, this.#options.driverName) ||
       nextReclaimStep(volume) !== "delete volume"
-    ) return;
+    ) return { nothingToDo: "by the API server, which is ahead of the cache, its volume is to be kept" };
     const handle = volume.spec!.csi!.volumeHandle;
     // before the attempt, so that a change during it requeues the volume
     this.#waiting.add(handle, name);

@@ -11,7 +11,7 @@ import { orAbsent } from "../client/client.ts";
 import { type Clock, systemClock, timestamp } from "../../base/clock.ts";
 import { CallError, Code, codeName, type CsiClient, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
 import { Informer } from "../runtime/informer.ts";
-import type { Controller } from "../runtime/controller.ts";
+import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
 import {
   canceledPatch,
   failedPatch,
@@ -109,16 +109,16 @@ export class Modifier {
     return claim !== undefined && isDue(claim) ? [key] : [];
   }
 
-  async #reconcile(key: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
+  async #reconcile(key: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const bound = boundClaim(key, this.#options);
-    if (bound === undefined) return;
+    if (bound === undefined) return { nothingToDo: "it is gone, or not bound to a volume of the driver" };
     const { claim, volume } = bound;
     const step = nextModification(claim, { hasFinalError: this.#finalErrors.has(key) });
-    if (step.action === "nothing") return;
+    if (step.action === "nothing") return { nothingToDo: "the volume has the attributes that it requests" };
     if (step.action === "cancel") return await this.#cancelModification(claim, signal);
     const slow = this.#slowSet.get(key);
     const remainingMs = slow?.className === step.className ? slow.until - this.#clock.now() : 0;
-    if (remainingMs > 0) return { requeueAfterMs: remainingMs };
+    if (remainingMs > 0) return { requeueAfterMs: remainingMs, waitsFor: "the next attempt of what is infeasible" };
     const { client } = this.#options;
     const attributesClass = await orAbsent(client.get(volumeAttributesClasses, { name: step.className }, { signal }));
     if (attributesClass === undefined) return await this.#reportMissingClass(claim, step, signal);

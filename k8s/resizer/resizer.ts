@@ -15,7 +15,7 @@ import {
   isInfeasible,
   isMaybeInProgress,
 } from "../sidecars/csi_client.ts";
-import type { Controller } from "../runtime/controller.ts";
+import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
 import { type PersistentVolume, type PersistentVolumeClaim, persistentVolumes } from "../api/objects.ts";
 import { boundClaim, CACHE_WAIT_MS, claimKeyOf, patchAtRevision, patchStatus } from "./claim_status.ts";
 import {
@@ -114,18 +114,18 @@ export class Resizer {
     return due ? [key] : [];
   }
 
-  async #reconcile(key: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
+  async #reconcile(key: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const bound = boundClaim(key, this.#options);
-    if (bound === undefined) return;
+    if (bound === undefined) return { nothingToDo: "it is gone, or not bound to a volume of the driver" };
     const { claim, volume } = bound;
     if (hasStalePreResizeCapacity(claim, volume)) await this.#clearPreResizeCapacity(volume, signal);
     const bytes = needsExpansion(claim, volume)
       ? nextSize(claim, volume, { hasFinalError: this.#finalErrors.has(key) })
       : undefined;
-    if (bytes === undefined) return;
+    if (bytes === undefined) return { nothingToDo: "the volume has the size that it requests" };
     const slow = this.#slowSet.get(key);
     const remainingMs = slow?.bytes === bytes ? slow.until - this.#clock.now() : 0;
-    if (remainingMs > 0) return { requeueAfterMs: remainingMs };
+    if (remainingMs > 0) return { requeueAfterMs: remainingMs, waitsFor: "the next attempt of what is infeasible" };
     return await this.#resize(key, { claim, volume, bytes }, signal);
   }
 

@@ -23,10 +23,14 @@ export interface ReconcileResult {
 }
 
 /**
- * The outcome of a reconcile attempt that did not fail. Without one, the object is as it should be, or another program's
- * task. Otherwise it says what has the key reconciled again: a time, or a named change that somebody reports.
+ * The outcome of a reconcile attempt that did not fail. Without one, a step was taken. Otherwise it says why there was
+ * nothing to do, or what has the key reconciled again: a time, or a named change that somebody reports.
  */
-export type ReconcileOutcome = void | { readonly requeueAfterMs: number } | { readonly waitsFor: string };
+export type ReconcileOutcome =
+  | void
+  | { readonly nothingToDo: string }
+  | { readonly requeueAfterMs: number; readonly waitsFor?: string }
+  | { readonly waitsFor: string };
 
 /** Options of a {@linkcode Controller}. */
 export interface ControllerOptions extends Omit<QueueOptions, "onDepth"> {
@@ -35,8 +39,8 @@ export interface ControllerOptions extends Omit<QueueOptions, "onDepth"> {
   /**
    * Compares the actual state with the desired one, and takes the next step. It is level-triggered, so it may be called
    * at any time, for any key. When it throws, the key is retried with a growing delay; `requeueAfterMs` enqueues the
-   * key again after some milliseconds; `waitsFor` names the change for which somebody enqueues it. The signal is aborted
-   * when the controller has to stop.
+   * key again after some milliseconds; `waitsFor` names the change for which somebody enqueues it. Both, and why there is
+   * `nothingToDo`, are in the log at level debug. The signal is aborted when the controller has to stop.
    */
   reconcile: (key: string, signal: AbortSignal) => Promise<ReconcileOutcome>;
   /** Called after every reconcile attempt. */
@@ -189,8 +193,10 @@ export class Controller {
   }
 
   #schedule(key: string, outcome: Exclude<ReconcileOutcome, void>): void {
-    if ("requeueAfterMs" in outcome) return this.#queue.addAfter(key, outcome.requeueAfterMs);
-    this.#waits.set(key, outcome.waitsFor);
-    getLogger(["denolith", this.name]).debug("waiting", { key, for: outcome.waitsFor });
+    const log = getLogger(["denolith", this.name]);
+    if ("nothingToDo" in outcome) return log.debug("nothing to do", { key, because: outcome.nothingToDo });
+    if (outcome.waitsFor !== undefined) log.debug("waiting", { key, for: outcome.waitsFor });
+    if ("requeueAfterMs" in outcome) this.#queue.addAfter(key, outcome.requeueAfterMs);
+    else this.#waits.set(key, outcome.waitsFor);
   }
 }

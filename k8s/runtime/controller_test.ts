@@ -1,4 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
+import { configure, type LogRecord, reset } from "@logtape/logtape";
 import { nextTurn, waitForAbort } from "../../base/clock.ts";
 import { type Thing, things } from "../../tests/contract/api_suite.ts";
 import { FakeApiServer } from "../../tests/fake/cluster/api_server.ts";
@@ -7,7 +8,7 @@ import { waitUntil } from "../../tests/fake/cluster/control_plane.ts";
 import type { ApiClient } from "../client/client.ts";
 import { HttpClient } from "../client/http_client.ts";
 import { Informer } from "./informer.ts";
-import { Controller, type ReconcileResult } from "./controller.ts";
+import { Controller, type ReconcileOutcome, type ReconcileResult } from "./controller.ts";
 
 Deno.test("Controller reconciles existing and changed objects, and the keys that an object names or named before", async () => {
   await using fake = FakeApiServer.start({ resources: [things] });
@@ -68,6 +69,48 @@ Deno.test("Controller counts reconciles, and repeats one that failed or returned
   stop.abort();
   await running;
   assertEquals(clock.pendingTimers, 0);
+});
+
+Deno.test("Controller logs at debug why there was nothing to do, and what a key waits for", async () => {
+  const logged: unknown[] = [];
+  await configure({
+    sinks: {
+      memory: ({ level, rawMessage, properties }: LogRecord) => void logged.push([level, rawMessage, properties]),
+    },
+    loggers: [
+      { category: ["denolith", "test"], sinks: ["memory"], lowestLevel: "debug" },
+      { category: ["logtape", "meta"], sinks: [] },
+    ],
+  });
+  const outcomes: Record<string, ReconcileOutcome> = {
+    settled: { nothingToDo: "it is as it should be" },
+    blocked: { waitsFor: "a person" },
+    later: { requeueAfterMs: 1_000, waitsFor: "a node" },
+    done: undefined,
+  };
+  const controller = new Controller({
+    name: "test",
+    clock: new FakeClock(),
+    reconcile: (key) => Promise.resolve(outcomes[key]),
+  });
+  const stop = new AbortController();
+  try {
+    for (const key of Object.keys(outcomes)) controller.add(key);
+    const running = controller.run(stop.signal);
+    await flushPromises();
+    assertEquals(Object.keys(outcomes).map((key) => controller.nextAttempt(key)), [
+      ...[undefined, "a person", "delay", undefined],
+    ]);
+    stop.abort();
+    await running;
+  } finally {
+    await reset();
+  }
+  assertEquals(logged, [
+    ["debug", "nothing to do", { key: "settled", because: "it is as it should be" }],
+    ["debug", "waiting", { key: "blocked", for: "a person" }],
+    ["debug", "waiting", { key: "later", for: "a node" }],
+  ]);
 });
 
 Deno.test("Controller, when stopped, lets running reconciles finish, and aborts them after a time", async () => {

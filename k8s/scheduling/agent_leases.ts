@@ -6,6 +6,7 @@
  * @module
  */
 
+import type { ReconcileOutcome } from "../runtime/controller.ts";
 import { timestamp } from "../../base/clock.ts";
 import { defined } from "../../base/defined.ts";
 import {
@@ -75,15 +76,15 @@ export class AgentLeases {
     await controller.run(signal);
   }
 
-  async #reconcile(nodeName: string, signal: AbortSignal): Promise<void> {
+  async #reconcile(nodeName: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const { client, driverName, namespace, nodes, agentLeases, agents } = this.#options;
     const node = nodes.get(nodeName);
     const key = keyOfName({ name: agentLeaseName(nodeName), namespace });
-    if (node?.spec.driverName !== driverName) return;
+    if (node?.spec.driverName !== driverName) return { nothingToDo: "its LVMNode is gone, or another driver's" };
     const existing = agentLeases.get(key);
     if (existing !== undefined) {
       const agent = nextAgentState(node, existing, agents.isSilent(nodeName));
-      if (agent === undefined) return;
+      if (agent === undefined) return { nothingToDo: "its LVMNode says whether the agent lives" };
       const merge = { status: { agent: { lastSeen: null, ...agent } } };
       await client.patch(lvmNodes, { name: nodeName }, { merge, subresource: "status", signal });
       return;

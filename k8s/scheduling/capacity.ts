@@ -26,7 +26,7 @@ import { FS_TYPE } from "../sidecars/class_parameters.ts";
 import { isAlreadyExists, orAbsent, orAbsentOrChanged } from "../client/client.ts";
 import { systemClock } from "../../base/clock.ts";
 import { CallError, type Capacity, type CapacityClient, Code } from "../sidecars/csi_client.ts";
-import type { Controller } from "../runtime/controller.ts";
+import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
 import type { Informer, WaitOptions } from "../runtime/informer.ts";
 import type { LvmNode, LvmVolume } from "../api/lvm_objects.ts";
 import {
@@ -149,7 +149,7 @@ export class CapacityPublisher {
     return keyOfName({ name, namespace: this.#options.namespace });
   }
 
-  async #reconcile(name: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
+  async #reconcile(name: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const { driverName, published, clock = systemClock } = this.#options;
     const remainingMs = (this.#writtenAtMs.get(name) ?? -Infinity) + this.#minWriteIntervalMs - clock.now();
     if (remainingMs > 0) return { requeueAfterMs: remainingMs };
@@ -159,8 +159,11 @@ export class CapacityPublisher {
     const step = nextCapacityStep(desired, current, driverName);
     if (step !== "nothing") {
       this.#writtenAtMs.set(name, clock.now());
-      await this.#executeStep(step, { desired, current }, signal);
-    } else if (target === undefined) this.#forget(name);
+      return await this.#executeStep(step, { desired, current }, signal);
+    }
+    if (target !== undefined) return { nothingToDo: "the object has this capacity" };
+    this.#forget(name);
+    return { nothingToDo: "there is no object, and its node or its class is gone" };
   }
 
   /** Returns the node and the class of an object, or `undefined` when the object should not exist. */

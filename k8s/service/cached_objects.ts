@@ -67,7 +67,7 @@ export class CachedObjects {
       this.#metadata(metadata, LVM_VOLUME_ANNOTATIONS),
       { ...without(spec, ONLY_FOR_CREATION), ...this.#pooled(spec, ["driverName", "nodeName", "size"]) },
       {
-        ...without(status, ["volumeGroupUUID", "lvName", "devicePath", "layout", "conditions"]),
+        ...without(status, ["volumeGroupUUID", "lvName", "devicePath", "layout", "usedPercent", "conditions"]),
         ...this.#pooled(status, ["volumeGroup", "size"]),
         ...(problems.length > 0 && { conditions: problems }),
       },

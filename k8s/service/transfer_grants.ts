@@ -7,6 +7,7 @@
  * @module
  */
 
+import type { ReconcileOutcome } from "../runtime/controller.ts";
 import { systemClock } from "../../base/clock.ts";
 import { remoteSnapshotOf } from "../../lvm/copies/fetch.ts";
 import { ignoreStorageError } from "../../base/error.ts";
@@ -116,12 +117,14 @@ export class TransferGrants {
       .run(signal);
   }
 
-  async #reconcile(name: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
+  async #reconcile(name: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const { snapshots, volumes, client, driverName, clock = systemClock } = this.#options;
     const object = snapshots.get(name);
-    if (object?.spec.driverName !== driverName || object.metadata.deletionTimestamp !== undefined) return;
+    if (object?.spec.driverName !== driverName || object.metadata.deletionTimestamp !== undefined) {
+      return { nothingToDo: "it is gone, being deleted, or another driver's" };
+    }
     const temporaryFor = transferredVolumeOf(object);
-    if (temporaryFor === undefined && grantsOf(object).length === 0) return;
+    if (temporaryFor === undefined && grantsOf(object).length === 0) return { nothingToDo: "no node asks to read it" };
     const now = clock.date().getTime();
     const changes = grantsOf(object).flatMap((grant) => {
       const decision = decideGrant(grant, object, volumes.get(grant.volume), now);
@@ -136,7 +139,9 @@ export class TransferGrants {
     }
     if (grantsOf(object).length > 0) return { requeueAfterMs: RECHECK_MS };
     const target = await orAbsent(client.get(lvmVolumes, { name: temporaryFor! }, { signal }));
-    if (target !== undefined && isFilled(target, object)) return { requeueAfterMs: RECHECK_MS };
+    if (target !== undefined && isFilled(target, object)) {
+      return { requeueAfterMs: RECHECK_MS, waitsFor: "the volume that is filled from it" };
+    }
     await this.#options.deleted().delete(name as SnapshotId);
   }
 }

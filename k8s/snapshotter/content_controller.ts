@@ -10,7 +10,7 @@ import type { KubeObject, Resource } from "../api/objects.ts";
 import type { VolumeSnapshotClass } from "../api/snapshot_objects.ts";
 import { isConflict, isTransient, type MergePatch, orAbsent } from "../client/client.ts";
 import { patchWithRetry } from "../client/patches.ts";
-import type { Controller } from "../runtime/controller.ts";
+import type { Controller, ReconcileOutcome } from "../runtime/controller.ts";
 import { Informer } from "../runtime/informer.ts";
 import { ClaimError, readSnapshotClassParameters } from "../sidecars/class_parameters.ts";
 import { codeName, type CreateGroupSnapshotRequest, errorMessage, isMaybeInProgress } from "../sidecars/csi_client.ts";
@@ -118,11 +118,14 @@ export class ContentController<C extends Content, Created extends { readonly rea
     return this.#contents.list().filter(isPending).map(({ metadata }) => metadata.name);
   }
 
-  async #reconcile(name: string, signal: AbortSignal): Promise<void | { requeueAfterMs: number }> {
+  async #reconcile(name: string, signal: AbortSignal): Promise<ReconcileOutcome> {
     const content = this.#contents.get(name);
-    if (content === undefined || !this.#isOurs(content)) return;
-    const wasCurrent = await this.#executeStep(this.#stepOf(content), content, signal);
-    return wasCurrent ? this.#nextRequeue(name) : { requeueAfterMs: STALE_CACHE_REQUEUE_MS };
+    if (content === undefined || !this.#isOurs(content)) return { nothingToDo: "it is gone, or another driver's" };
+    const step = this.#stepOf(content);
+    const wasCurrent = await this.#executeStep(step, content, signal);
+    if (!wasCurrent) return { requeueAfterMs: STALE_CACHE_REQUEUE_MS };
+    const nothing = step === "nothing" ? { nothingToDo: "its snapshot is as it requests" } : undefined;
+    return this.#nextRequeue(name) ?? nothing;
   }
 
   /**
@@ -152,7 +155,7 @@ export class ContentController<C extends Content, Created extends { readonly rea
   }
 
   /** Returns when a content is reconciled again, by its cached copy after this attempt. */
-  #nextRequeue(name: string): void | { requeueAfterMs: number } {
+  #nextRequeue(name: string): { requeueAfterMs: number } | undefined {
     const content = this.#contents.get(name);
     const step = content === undefined ? "nothing" : this.#kind.rules.nextStep(content);
     if (step === "check") {
@@ -161,7 +164,7 @@ export class ContentController<C extends Content, Created extends { readonly rea
       return { requeueAfterMs: backoffMs(this.#options.backoff ?? backoffOf(this.#kind.name), checks, this.#clock) };
     }
     this.#checks.delete(name);
-    if (step !== "nothing") return { requeueAfterMs: 0 };
+    return step === "nothing" ? undefined : { requeueAfterMs: 0 };
   }
 
   async #create(content: C, signal: AbortSignal): Promise<boolean> {

@@ -427,6 +427,12 @@ export interface Usage {
   readonly inodes?: { total: bigint; used: bigint; available: bigint };
 }
 
+/** Returns the used share of what ordinary users can use, in percent, rounded up, as df(1) does. */
+export function usedPercent({ used, available }: Pick<Usage["bytes"], "used" | "available">): number {
+  const all = used + available;
+  return all === 0n ? 0 : Number((used * 100n + all - 1n) / all);
+}
+
 /**
  * Reads the usage of the filesystem at a path.
  *

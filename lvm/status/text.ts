@@ -7,6 +7,7 @@
 import type { Inconsistency, OrphanLv } from "../inventory/inventory.ts";
 import { describeRates } from "../settings/io_limits.ts";
 import { LINEAR } from "../model/layout.ts";
+import { usedPercent } from "../host/mounts.ts";
 import type { PoolState, PoolStatus } from "../pools/pool_status.ts";
 import { formatBytes } from "../../base/size.ts";
 import { escapeControls, formatTable, withoutControls, wrapText } from "../../base/text_table.ts";
@@ -123,7 +124,7 @@ function volumeTable(volumes: readonly VolumeStatus[]): string[] {
         size === undefined ? "" : formatBytes(size),
         [encryption, format ?? ""].filter((each) => each !== undefined).join(" ") +
         (formatState === "unformatted" || formatState === "formatting" ? ` (${formatState})` : ""),
-        usage === undefined ? "" : usedPercent(usage.bytes),
+        usage === undefined ? "" : usageText(usage.bytes),
         stateText(volume),
       ],
       notes: [
@@ -157,9 +158,8 @@ function deletedTable(deleted: readonly DeletedStatus[]): string[] {
 }
 
 /** Formats the usage as df(1) does: of the space that ordinary users can use. */
-function usedPercent({ used, available }: { used: bigint; available: bigint }): string {
-  const all = used + available;
-  return all === 0n ? "" : `${(used * 100n + all - 1n) / all} %`;
+function usageText({ used, available }: { used: bigint; available: bigint }): string {
+  return used + available === 0n ? "" : `${usedPercent({ used, available })} %`;
 }
 
 function snapshotTable(snapshots: readonly SnapshotStatus[]): string[] {
