@@ -1,6 +1,7 @@
 import { basename, join } from "@std/path";
 import { PLUGIN_MODULE } from "./launch.ts";
 import { run } from "./process.ts";
+import { configFlags, type StandardLibrary } from "./standard_library.ts";
 
 /** The modules of Node.js that the driver may load at its start. */
 export const EAGER_BUILTINS: readonly string[] = ["async_hooks"];
@@ -8,25 +9,37 @@ export const EAGER_BUILTINS: readonly string[] = ["async_hooks"];
 /** The root of the checkout. */
 const ROOT = new URL("..", import.meta.url).pathname;
 
+/** Settings of {@linkcode bundle}. */
+export interface BundleOptions {
+  /** The name of the file; like that of the module by default. */
+  readonly name?: string;
+  /** Where the standard library comes from; npm by default. */
+  readonly std?: StandardLibrary;
+}
+
 /**
  * Bundles a module of this checkout and all its imports into one JavaScript file. The module's `import.meta.url` is then the
  * URL of the file, which can also be started as a Worker.
  *
  * @param entry path of the module from the root of the checkout
  * @param folder folder for the file
- * @param name the name of the file; like that of the module by default
  * @returns the path of the file
  * @throws {Error} when the module cannot be bundled
  */
 export async function bundle(
   entry: string,
   folder: string,
-  name: string = basename(entry).replace(/\.ts$/, ".js"),
+  { name = basename(entry).replace(/\.ts$/, ".js"), std = "npm" }: BundleOptions = {},
 ): Promise<string> {
   const output = join(folder, name);
   // not --minify: it inlines variables that are used once, including those that `using` must dispose of
-  const args = ["bundle", "--quiet", "--platform", "deno", "-o", output, entry];
-  await run(`bundle ${entry}`, Deno.execPath(), args, { cwd: ROOT });
+  const args = ["bundle", "--quiet", "--platform", "deno", ...configFlags(std), "-o", output, entry];
+  const options = { cwd: ROOT };
+  // the bundler does not say why a module of JSR cannot be had
+  if (std === "jsr") {
+    await run(`fetch ${entry}`, Deno.execPath(), ["cache", "--quiet", ...configFlags(std), entry], options);
+  }
+  await run(`bundle ${entry}`, Deno.execPath(), args, options);
   return output;
 }
 
@@ -44,8 +57,8 @@ export interface DriverModules {
  * @param folder folder for the files
  * @throws {Error} when it cannot be bundled
  */
-export async function bundleDriver(folder: string): Promise<DriverModules> {
-  const [main, worker] = [await bundle("main.ts", folder), await bundle("cli/worker.ts", folder)];
+export async function bundleDriver(folder: string, std: StandardLibrary = "npm"): Promise<DriverModules> {
+  const [main, worker] = [await bundle("main.ts", folder, { std }), await bundle("cli/worker.ts", folder, { std })];
   for (const path of [main, worker]) {
     await Deno.writeTextFile(path, withLazyBuiltins(await Deno.readTextFile(path)));
     await removeWhitespace(path);
@@ -83,8 +96,8 @@ export function withLazyBuiltins(code: string): string {
  * @returns the path of the module: {@linkcode PLUGIN_MODULE}
  * @throws {Error} when it cannot be bundled
  */
-export async function bundlePlugin(folder: string): Promise<string> {
-  const path = await bundle("plugin/main.ts", folder, PLUGIN_MODULE);
+export async function bundlePlugin(folder: string, std: StandardLibrary = "npm"): Promise<string> {
+  const path = await bundle("plugin/main.ts", folder, { name: PLUGIN_MODULE, std });
   await removeWhitespace(path);
   return path;
 }

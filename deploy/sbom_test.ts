@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { asArray, asObject, asString } from "../base/json.ts";
 import manifest from "../deno.json" with { type: "json" };
 import { denoRuntime } from "./runtime.ts";
-import { ENTRIES, npmPackages, sbom } from "./sbom.ts";
+import { driverPackages, ENTRIES, sbom } from "./sbom.ts";
 
 const ROOT = new URL("..", import.meta.url).pathname;
 
@@ -37,7 +37,7 @@ Deno.test("the SBOM has every npm package that the driver imports, with version 
 });
 
 Deno.test("the SBOM has the dependencies of each package", async () => {
-  const { roots, packages } = await npmPackages();
+  const { roots, packages } = await driverPackages();
   // a key ends in the packages that a package takes as its peers
   const purlOf = (key: string) => `pkg:npm/${key.replace(/^@/, "%40").replace(/(@[^@_]+)_.*$/, "$1")}`;
   const dependenciesOf = new Map(

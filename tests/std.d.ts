@@ -1,5 +1,5 @@
 // Types of the @std modules that deno.json maps to npm, where they come without any.
-// They also replace the real modules when deno.jsr.json is the import map: the project may use only what they declare.
+// The project may use only what they declare, so that it can also do with the modules of JSR.
 
 declare module "@std/assert" {
   export function assert(value: unknown, message?: string): asserts value;

@@ -10,6 +10,7 @@ import manifest from "../../deno.json" with { type: "json" };
 import { type Architecture, denoBinary, PLATFORM_NAMES } from "../runtime.ts";
 import { sha256, sha256OfFile } from "../self_extracting.ts";
 import { IMAGE_START, writeDriver } from "./driver.ts";
+import type { StandardLibrary } from "../standard_library.ts";
 import { systemLayer } from "./system.ts";
 import { makeTar } from "../process.ts";
 import { defined } from "../../base/defined.ts";
@@ -106,9 +107,9 @@ export function imageConfig(layers: readonly string[], arch: Architecture, creat
  * Makes the layer with the driver and this deno binary in the folder, and answers its path. The driver is written on the first
  * call: further ones, for other kinds of machines, take the same.
  */
-export async function driverLayer(temp: string, deno: string): Promise<string> {
+export async function driverLayer(temp: string, deno: string, std: StandardLibrary = "npm"): Promise<string> {
   const root = join(temp, "driver");
-  if (!await Deno.stat(root).then(() => true, () => false)) await writeDriver(root);
+  if (!await Deno.stat(root).then(() => true, () => false)) await writeDriver(root, std);
   await Deno.copyFile(deno, join(root, "usr/bin/deno"));
   await Deno.chmod(join(root, "usr/bin/deno"), 0o755);
   const output = join(temp, "driver.tar");

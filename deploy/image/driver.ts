@@ -9,6 +9,7 @@
 import { join } from "@std/path";
 import { bundleDriver } from "../bundle.ts";
 import { LAUNCH_ENV, LAUNCH_FLAGS, launchConfig, MODULE } from "../launch.ts";
+import type { StandardLibrary } from "../standard_library.ts";
 
 /** The driver's folder in the image. */
 export const DRIVER_FOLDER = "/usr/lib/denolith";
@@ -32,10 +33,10 @@ export const SHEBANG = `#!/usr/bin/env -S /usr/bin/deno ${
  *
  * @throws {Error} when the driver cannot be bundled
  */
-export async function writeDriver(root: string): Promise<void> {
+export async function writeDriver(root: string, std: StandardLibrary = "npm"): Promise<void> {
   const folder = join(root, DRIVER_FOLDER);
   await Deno.mkdir(folder, { recursive: true });
-  const { main } = await bundleDriver(folder);
+  const { main } = await bundleDriver(folder, std);
   await Deno.writeTextFile(main, SHEBANG + await Deno.readTextFile(main));
   await Deno.chmod(main, 0o755);
   await Deno.writeTextFile(join(folder, "deno.json"), launchConfig({ moduleIsFile: true }));

@@ -1,6 +1,6 @@
 /**
- * `deno task reference`: writes the generated parts of the pages in docs/ and of the chart's README. With `--check`, it only checks
- * that they are up to date.
+ * `deno task reference`: writes the generated parts of the pages in docs/ and of the chart's README, and the files of Deno for JSR.
+ * With `--check`, it only checks that they are up to date.
  *
  * A generated part is between the lines {@linkcode BEGIN} and {@linkcode END}. A page can have several. All other text of
  * a page is written by hand.
@@ -18,6 +18,7 @@ import { metricsList, reasonsList, situationSections } from "./lists.ts";
 import { ioLimits, layoutsList, openEbsNames, snapshotParameters, volumeParameters } from "./parameters.ts";
 import { DENOLITH } from "../../cli/help/denolith.ts";
 import { PLUGIN } from "../../plugin/subcommands.ts";
+import { jsrFiles } from "../standard_library.ts";
 
 const ROOT = join(import.meta.dirname!, "../..");
 
@@ -97,7 +98,7 @@ function splitPage(page: string): { texts: string[]; parts: string[] } {
 }
 
 if (import.meta.main) {
-  const pages = [...referencePages()];
+  const pages = [...referencePages(), ...jsrFiles()];
   if (Deno.args.includes("--check")) {
     const stale = pages.filter(([path, text]) => Deno.readTextFileSync(join(ROOT, path)) !== text).map(([path]) =>
       path

@@ -9,6 +9,7 @@ import { run } from "../process.ts";
 import { type Architecture, PLATFORM_NAMES } from "../runtime.ts";
 import type { DebianPackage } from "../sbom.ts";
 import { sha256OfFile } from "../self_extracting.ts";
+import type { StandardLibrary } from "../standard_library.ts";
 import { type Descriptor, OCI_TYPES, type OciLayout } from "./oci.ts";
 
 /** What the image for an architecture is made of. */
@@ -18,6 +19,8 @@ export interface ImageParts {
   readonly deno: string;
   /** Path of the layer with Debian's programs, a tar file. */
   readonly system: string;
+  /** Where the standard library comes from. */
+  readonly std: StandardLibrary;
   /** Time of the commit (RFC 3339). */
   readonly created: string;
 }
@@ -34,8 +37,8 @@ export function imageAnnotations(created: string): Record<string, string> {
  * @returns its entry in the index of the image
  */
 export async function addImage(layout: OciLayout, parts: ImageParts, temp: string): Promise<Descriptor> {
-  const { arch, deno, system, created } = parts;
-  const tars = [system, await driverLayer(temp, deno)];
+  const { arch, deno, system, std, created } = parts;
+  const tars = [system, await driverLayer(temp, deno, std)];
   const sums = await Promise.all(tars.map(sha256OfFile));
   const config = await layout.add(imageConfig(sums, arch, created), OCI_TYPES.config);
   const layers: Descriptor[] = [];

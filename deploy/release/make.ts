@@ -17,6 +17,7 @@ import { changelogEntry } from "./changelog.ts";
 import { nfpmVersion } from "./packages.ts";
 import { makeRelease, type Platform, type PluginRuntime } from "./release.ts";
 import { addTag, readSource, requireTaggable } from "./source.ts";
+import { STANDARD_LIBRARIES, type StandardLibrary } from "../standard_library.ts";
 import { refuseArgument, runTool, UsageError } from "../tool.ts";
 
 const ROOT = new URL("../..", import.meta.url).pathname;
@@ -43,6 +44,10 @@ Flags:
   --home URL      page of the repository
   --downloads URL the files will be there (default: HOME/releases/download/v${manifest.version})
   --docs-url URL  docs/ of this commit is there (default: HOME/blob/v${manifest.version}/docs)
+  --std SOURCE    the standard library is from ${
+  STANDARD_LIBRARIES.join(" or ")
+} (default: npm): jsr is the registry of its authors, npm is
+                  reached by more networks
   --builder URI   say in the provenance who made the release (default: ${DEFAULT_BUILDER})
   --output DIR    make it in this folder instead; an older release there is replaced
   --tag           tag the commit as v${manifest.version} at the end; it must have all changes
@@ -50,10 +55,10 @@ Flags:
 
 async function main(args: readonly string[]): Promise<void> {
   const parsed = parseArgs(args.filter((arg) => arg !== "--"), {
-    string: ["deno", "key", "registry", "home", "downloads", "docs-url", "builder", "output"],
+    string: ["deno", "key", "registry", "home", "downloads", "docs-url", "builder", "output", "std"],
     boolean: ["help", "tag"],
     alias: { help: "h" },
-    default: { builder: DEFAULT_BUILDER, deno: DENO_VERSION },
+    default: { builder: DEFAULT_BUILDER, deno: DENO_VERSION, std: "npm" },
     unknown: refuseArgument,
   });
   if (parsed.help === true) return console.log(HELP);
@@ -61,6 +66,8 @@ async function main(args: readonly string[]): Promise<void> {
   if (!/^\d+\.\d+\.\d+$/.test(denoVersion)) {
     throw new UsageError(`--deno ${denoVersion}: must be a version such as ${DENO_VERSION}`);
   }
+  const std = STANDARD_LIBRARIES.find((known) => known === parsed.std);
+  if (std === undefined) throw new UsageError(`--std ${parsed.std}: must be ${STANDARD_LIBRARIES.join(" or ")}`);
   const builder = parsed.builder as string;
   if (!URL.canParse(builder)) throw new UsageError(`--builder ${builder}: must be a URI`);
   const addresses = parseAddresses(parsed);
@@ -69,6 +76,7 @@ async function main(args: readonly string[]): Promise<void> {
   }
   await release({
     denoVersion,
+    std,
     addresses,
     builder,
     keyFile: parsed.key as string | undefined,
@@ -80,6 +88,7 @@ async function main(args: readonly string[]): Promise<void> {
 /** What the command line asks for. */
 interface Request {
   readonly denoVersion: string;
+  readonly std: StandardLibrary;
   readonly addresses: Addresses;
   readonly builder: string;
   readonly keyFile: string | undefined;
@@ -88,7 +97,8 @@ interface Request {
   readonly folder: string;
 }
 
-async function release({ denoVersion, addresses, builder, keyFile, isTagged, folder }: Request): Promise<void> {
+async function release(request: Request): Promise<void> {
+  const { denoVersion, std, addresses, builder, keyFile, isTagged, folder } = request;
   const tag = `v${manifest.version}`;
   const source = await readSource();
   if (isTagged) await requireTaggable(source, tag);
@@ -106,7 +116,7 @@ async function release({ denoVersion, addresses, builder, keyFile, isTagged, fol
     for (const system of SYSTEMS) {
       for (const one of platforms) plugins.push(await pluginRuntime(system, one, temp));
     }
-    const options = { folder, platforms, plugins, source, changes, addresses, nfpm, builder, log: console.error };
+    const options = { folder, platforms, plugins, source, changes, std, addresses, nfpm, builder, log: console.error };
     const digests = await makeRelease({ ...options, ...defined({ key }) });
     for (const [name, digest] of Object.entries(digests)) console.log(`${name} ${digest}`);
   } finally {

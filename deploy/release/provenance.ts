@@ -28,6 +28,8 @@ export interface ProvenanceFacts {
   readonly source: Source;
   /** The architectures, as images name them. */
   readonly architectures: readonly string[];
+  /** Where the standard library comes from. */
+  readonly std: string;
   /** The addresses that were given. */
   readonly addresses: Addresses;
   /** A URI of the machine or the person that made the release. */
@@ -42,7 +44,7 @@ export interface ProvenanceFacts {
 
 /** Returns the statement (in-toto Statement v1, SLSA Provenance v1). */
 export function provenance(facts: ProvenanceFacts): object {
-  const { version, source, architectures, addresses, builder, startedOn, finishedOn, subjects, materials } = facts;
+  const { version, source, architectures, std, addresses, builder, startedOn, finishedOn, subjects, materials } = facts;
   return {
     _type: "https://in-toto.io/Statement/v1",
     subject: subjects,
@@ -50,7 +52,7 @@ export function provenance(facts: ProvenanceFacts): object {
     predicate: {
       buildDefinition: {
         buildType: BUILD_TYPE,
-        externalParameters: { version, architectures, ...addresses },
+        externalParameters: { version, architectures, std, ...addresses },
         internalParameters: { deno: Deno.version.deno, hasUncommittedChanges: source.isChanged },
         resolvedDependencies: [{ name: "commit", digest: { gitCommit: source.commit } }, ...materials],
       },

@@ -27,6 +27,7 @@ import { PREDICATE_TYPE, provenance, type Resource } from "./provenance.ts";
 import { releasedReadme } from "./readme.ts";
 import { addAttestation, addSignature, cosignTag, envelopeOf, Signer } from "./sign.ts";
 import type { Source } from "./source.ts";
+import type { StandardLibrary } from "../standard_library.ts";
 import { ignoreNotFound } from "../tool.ts";
 import { ARTIFACT_FILES, writeInstalledFiles, writePrograms } from "../artifact.ts";
 
@@ -77,6 +78,8 @@ export interface ReleaseOptions {
   readonly changes: ChangelogEntry;
   /** The private key in PEM; without it there are neither signatures nor provenance. */
   readonly key?: string;
+  /** Where the standard library comes from. */
+  readonly std: StandardLibrary;
   /** Where it will be found. */
   readonly addresses: Addresses;
   /** The version of nfpm, which makes packages; without it there are none. */
@@ -128,7 +131,7 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
       const subjects = [...files, ...Object.entries(digests).map(subjectOf)];
       const statement = provenance({
         ...{ version: manifest.version, source: options.source, builder: options.builder, startedOn, subjects },
-        addresses: options.addresses,
+        ...{ addresses: options.addresses, std: options.std },
         architectures: options.platforms.map(({ arch }) => PLATFORM_NAMES[arch]),
         materials: await materialsOf(options),
         finishedOn: new Date(),
@@ -154,10 +157,10 @@ async function requireReplaceable(folder: string): Promise<void> {
 
 /** Writes the executables, their bills of materials, and the files that are installed beside them. */
 async function writeExecutables(options: ReleaseOptions, parts: string, whole: string): Promise<void> {
-  const { platforms, nfpm, source: { time: created }, addresses: { home }, log } = options;
+  const { platforms, nfpm, std, source: { time: created }, addresses: { home }, log } = options;
   log("release: executables");
-  const modules = await bundleDriver(parts);
-  const plugin = await bundlePlugin(parts);
+  const modules = await bundleDriver(parts, std);
+  const plugin = await bundlePlugin(parts, std);
   const { version } = manifest;
   for (const { arch, deno, denoVersion, isCompiled, system } of platforms) {
     const name = `denolith-${version}-linux-${PLATFORM_NAMES[arch]}`;
@@ -165,13 +168,13 @@ async function writeExecutables(options: ReleaseOptions, parts: string, whole: s
     const binary = isCompiled ? undefined : { path: deno, version: denoVersion };
     const runtime = await writePrograms({ arch, modules, plugin, output, deno: binary });
     const bill = join(whole, `${name}.cdx.json`);
-    await Deno.writeTextFile(bill, await sbom(runtime));
+    await Deno.writeTextFile(bill, await sbom(runtime, { std }));
     if (nfpm !== undefined) {
       const temp = await Deno.makeTempDir({ dir: parts });
       await writePackages({ arch, program: output.program, sbom: bill, created, home }, temp, whole);
     }
     const ofImage = denoRuntime({ arch }, await sha256OfFile(deno), denoVersion);
-    const imageSbom = await sbom(ofImage, await debianPackages(system));
+    const imageSbom = await sbom(ofImage, { debian: await debianPackages(system), std });
     const imageName = `denolith-image-${version}-linux-${PLATFORM_NAMES[arch]}`;
     await Deno.writeTextFile(join(whole, `${imageName}.cdx.json`), imageSbom);
   }
@@ -185,11 +188,11 @@ async function writeExecutables(options: ReleaseOptions, parts: string, whole: s
 /** Writes the image of all architectures as a layout. @returns its digest */
 async function writeImage(options: ReleaseOptions, parts: string, whole: string): Promise<string> {
   const layout = await OciLayout.create(join(whole, RELEASE_FILES.image));
-  const { time: created } = options.source;
+  const { std, source: { time: created } } = options;
   const images = [];
   for (const { arch, deno, system } of options.platforms) {
     options.log(`release: image for ${PLATFORM_NAMES[arch]}`);
-    images.push(await addImage(layout, { arch, deno, system, created }, parts));
+    images.push(await addImage(layout, { arch, deno, system, std, created }, parts));
   }
   const index = await layout.addIndex(images, imageAnnotations(created));
   await layout.finish(index, manifest.version);

@@ -47,6 +47,7 @@ Deno.test("task release explains itself, and refuses what it does not understand
     const [args, message] of [
       [["--sign"], "--sign is not understood"],
       [["--deno", "latest"], "--deno latest: must be a version such as 2.9.6"],
+      [["--std", "deno"], "--std deno: must be npm or jsr"],
       [["--builder", "me"], "--builder me: must be a URI"],
       [["--registry", "https://registry.example"], "--registry https://registry.example: must be a registry"],
       [["--home", "git.example/x"], "--home git.example/x: must be a URL"],

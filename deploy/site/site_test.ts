@@ -4,7 +4,7 @@ import { copiesFor } from "./copies.ts";
 import { anchorOf, type KindOf, pageOf, siteLink } from "./links.ts";
 import { kindOf, ROOT } from "./repository.ts";
 import { sidebarOf } from "./sidebar.ts";
-import { npmPackages } from "../sbom.ts";
+import { driverPackages } from "../sbom.ts";
 
 const FILES: Readonly<Record<string, string>> = {
   "docs/guides/install.md": "",
@@ -172,7 +172,7 @@ Deno.test("VitePress and its packages are not among those of the driver", async 
     Deno.readTextFileSync(`${ROOT}deploy/site/vitepress/package.json`),
   );
   assertEquals(Object.keys(dependencies), ["vitepress", "vue"]);
-  const names = [...(await npmPackages()).packages.values()].map(({ name }) => name);
+  const names = [...(await driverPackages()).packages.values()].map(({ name }) => name);
   assertEquals(
     names.filter((name) => /^(?:vitepress|vue|vite|rollup|htmlparser2|@vue\/.*)$/.test(name)),
     [],

@@ -204,19 +204,20 @@ Deno.test("a new volume is formatted as soon as LVM makes no others, unless it w
 Deno.test("a new volume is not formatted when LVM ends no change for five seconds, or one outlasts its deadline", async () => {
   for (const [seconds, state] of [[4, "formatted"], [6, "wanted"]] as const) {
     await using own = await setUp();
-    using time = new FakeTime();
-    const creations = ["two", "three"].map((name) => {
-      const release = own.hold("lvcreate");
-      return { release, created: own.volumes.create(namedRequest(name, 32n * MiB)) };
-    });
-    for (let turn = 0; turn < 5; turn++) await time.runMicrotasks();
-    own.formatter.formatSoon(id);
-    for (const { release, created } of creations) {
-      await time.tickAsync(seconds * 1_000);
-      release();
-      await created;
+    {
+      using time = new FakeTime();
+      const creations = ["two", "three"].map((name) => {
+        const release = own.hold("lvcreate");
+        return { release, created: own.volumes.create(namedRequest(name, 32n * MiB)) };
+      });
+      for (let turn = 0; turn < 5; turn++) await time.runMicrotasks();
+      own.formatter.formatSoon(id);
+      for (const { release, created } of creations) {
+        await time.tickAsync(seconds * 1_000);
+        release();
+        await created;
+      }
     }
-    time.restore();
     await own.formatter.idle();
     assertEquals(own.tags()[0], `denolith.fs=${state}`);
   }

@@ -42,6 +42,7 @@ async function smallRelease(temp: string, options: Partial<ReleaseOptions> = {})
       folder: join(temp, "release"),
       platforms,
       plugins,
+      std: "npm" as const,
       addresses: ADDRESSES,
       builder: "https://example.org/me",
       log: () => {},
@@ -290,7 +291,8 @@ Deno.test("the provenance names commit, runtimes and all parts of the release", 
     ...sums,
     ...Object.entries(digests).map(([name, digest]) => `${digest.slice(7)}  ${name}:${manifest.version}`),
   ]);
-  const { resolvedDependencies } = predicate.buildDefinition;
+  const { externalParameters, resolvedDependencies } = predicate.buildDefinition;
+  assertEquals(externalParameters.std, "npm");
   assertEquals(resolvedDependencies[0].digest, { gitCommit: "ab".repeat(20) });
   const packages = ["linux-x64-glibc", "linux-arm64-glibc", "darwin-arm64", "win32-arm64"];
   assertEquals(

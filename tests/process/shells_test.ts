@@ -37,7 +37,7 @@ class Folder implements AsyncDisposable {
     const program = (name: string, text: string) =>
       Deno.writeTextFile(`${path}/${name}`, `#!/bin/sh\n${text}\n`, { mode: 0o755 });
     for (const { program: { executable }, module, set } of PROGRAMS) {
-      if (!MODULES.has(module)) MODULES.set(module, await bundle(module, BUNDLES, `${executable}.js`));
+      if (!MODULES.has(module)) MODULES.set(module, await bundle(module, BUNDLES, { name: `${executable}.js` }));
       // Deno's cache is that of the user, not that of the shell
       const run =
         `env HOME='${

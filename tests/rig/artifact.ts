@@ -36,7 +36,7 @@ async function inputs(): Promise<string[]> {
   const files = [
     await bundle("main.ts", temp.path),
     await bundle("cli/worker.ts", temp.path),
-    await bundle("plugin/main.ts", temp.path, PLUGIN_MODULE),
+    await bundle("plugin/main.ts", temp.path, { name: PLUGIN_MODULE }),
     ...["deno.json", "deno.lock", ...packing].map((f) => join(ROOT, f)),
   ];
   return [Deno.build.arch, Deno.version.deno, ...await Promise.all(files.map((file) => Deno.readTextFile(file)))];

@@ -84,12 +84,7 @@ export class FakeTime implements Disposable {
   }
 
   /** Puts the real functions back. */
-  restore(): void {
-    Object.assign(globalThis, this.#real);
-  }
-
-  /** Puts the real functions back. */
   [Symbol.dispose](): void {
-    this.restore();
+    Object.assign(globalThis, this.#real);
   }
 }
