@@ -19,10 +19,12 @@ interface Page {
  *
  * @param files the files by their paths from the site's root; undefined for those whose text does not matter
  * @param base the path of the site on its host, such as `/`
+ * @param beside paths on the host that are of no file of the site, to which it may link
  */
 export function problemsOf(
   files: ReadonlyMap<string, string | undefined>,
   base: string,
+  beside: readonly string[] = [],
 ): string[] {
   const pages = new Map(
     [...files].flatMap(([path, text]) => path.endsWith(".html") ? [[path, parsePage(text!)] as const] : []),
@@ -40,6 +42,7 @@ export function problemsOf(
         }
         continue;
       }
+      if (beside.includes(pathname)) continue;
       const file = fileAt(decodeURIComponent(pathname), base);
       if (file === undefined || !files.has(file)) {
         problems.push(`${path}: nothing is at ${target}`);

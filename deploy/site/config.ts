@@ -6,7 +6,7 @@
 
 import { readFileSync } from "node:fs";
 import { join, relative } from "node:path";
-import { anchorOf, isExternal, pageOf, siteLink } from "./links.ts";
+import { anchorOf, isExternal, pageOf, siteLink, VERSIONS_PAGE } from "./links.ts";
 import { kindOf, PAGES, ROOT, WORK } from "./repository.ts";
 import { sidebarOf } from "./sidebar.ts";
 
@@ -30,20 +30,21 @@ interface MarkdownIt {
   readonly core: { readonly ruler: { push(name: string, rule: (state: RuleState) => void): void } };
 }
 
-/** Makes the links of documents to those of the site. */
-function rewriteLinks(markdown: MarkdownIt): void {
+/** Makes the links of documents to those of a site. @returns what VitePress calls with its markdown-it */
+const linkRewriter = (base: string) => (markdown: MarkdownIt): void => {
   markdown.core.ruler.push("denolith-links", ({ tokens, env }) => {
     const from = relative(PAGES, env.realPath ?? env.path);
     for (const token of tokens.flatMap(({ children }) => children ?? [])) {
       const link = token.type === "link_open" ? token.attrGet("href") : null;
       if (link === null || isExternal(link)) continue;
       const { href, isPage } = siteLink(link, from, kindOf);
-      token.attrSet("href", href);
-      // VitePress loads pages by a script, unless a link has a target. Copies of files are no pages of its.
+      // VitePress loads pages by a script, and puts the path of the site before them, unless a link has a target. Copies of files
+      // are no pages of its.
+      token.attrSet("href", isPage ? href : base + href.slice(1));
       if (!isPage) token.attrSet("target", "_self");
     }
   });
-}
+};
 
 /** Wide tables, which the reference has, need more space than VitePress gives them. */
 const STYLE = `
@@ -60,7 +61,27 @@ const icon = encodeURIComponent(
   readFileSync(join(ROOT, "plugin/ui/page/icon.svg"), "utf8"),
 );
 
-export default {
+/** What a site has, beside the documents. */
+export interface SiteOptions {
+  /** The path of the site on its host, with slashes at both ends. */
+  readonly base: string;
+  /** The version of the documents, as the navigation names it. */
+  readonly version: string;
+  /** Whether {@linkcode VERSIONS_PAGE} of the site leads to those of other versions. */
+  readonly hasVersions: boolean;
+  /** The folder of the repository where its forge changes files, without a slash at the end. */
+  readonly edit?: string;
+}
+
+/** Returns the entry of the navigation that names the version. */
+function versionEntry({ version, hasVersions }: SiteOptions): object {
+  const others = { text: "Other versions", link: `/${VERSIONS_PAGE}`, target: "_self" }; // no page of VitePress
+  return { text: version, items: [{ text: "Changelog", link: "/changelog" }, ...(hasVersions ? [others] : [])] };
+}
+
+/** Returns the configuration. */
+export const configOf = (options: SiteOptions) => ({
+  base: options.base,
   title: "denolith",
   description: "Node-local LVM volumes for Kubernetes",
   lang: "en-GB",
@@ -72,8 +93,8 @@ export default {
   // the list of chapters beside a page takes the space that wide tables need
   transformPageData: ({ relativePath }: { relativePath: string }) =>
     /^(?:reference|chart)\//.test(relativePath) ? { frontmatter: { aside: false } } : {},
-  ignoreDeadLinks: [/^\/source\//], // they are made and checked afterwards
-  markdown: { anchor: { slugify: anchorOf }, config: rewriteLinks },
+  ignoreDeadLinks: [/^\/.*source\//], // they are made and checked afterwards
+  markdown: { anchor: { slugify: anchorOf }, config: linkRewriter(options.base) },
   themeConfig: {
     search: { provider: "local" },
     outline: [2, 3],
@@ -81,11 +102,13 @@ export default {
       { text: "Quick start", link: "/quick-start" },
       { text: "Install", link: "/guides/install" },
       { text: "FAQ", link: "/faq" },
+      versionEntry(options),
     ],
+    ...(options.edit === undefined ? {} : { editLink: { pattern: `${options.edit}/:path`, text: "Edit this page" } }),
     sidebar: sidebarOf(
       readFileSync(join(ROOT, "docs/README.md"), "utf8"),
       "docs/README.md",
       kindOf,
     ),
   },
-};
+});

@@ -80,19 +80,22 @@ function folderList(
 }
 
 function htmlPage(path: string, base: string, body: string): string {
+  return plainPage(path, `<p><a href="${base}">denolith</a></p>\n<h1>${escaped(path)}</h1>\n${body}`);
+}
+
+/** Returns a page that VitePress does not make. @param body its content, as HTML */
+export function plainPage(title: string, body: string): string {
   return `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<title>${escaped(path)}</title>
+<title>${escaped(title)}</title>
 <link rel="icon" href="data:,">
 <style>
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
 body { margin: 1.5rem; }
 pre { font: 14px/1.5 ui-monospace, monospace; overflow-x: auto; tab-size: 4; }
 </style>
-<p><a href="${base}">denolith</a></p>
-<h1>${escaped(path)}</h1>
 ${body}
 </html>
 `;

@@ -8,6 +8,9 @@
 /** The folder of the site with the copies of files that are no pages. */
 export const SOURCE = "source";
 
+/** The list of the versions, beside their folders, and in each of them a page that leads there. */
+export const VERSIONS_PAGE = "versions.html";
+
 /** A link of the site. */
 export interface SiteLink {
   readonly href: string;

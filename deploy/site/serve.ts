@@ -5,13 +5,14 @@
  */
 
 import { join } from "@std/path";
+import manifest from "../../deno.json" with { type: "json" };
 import { ROOT, WORK } from "./repository.ts";
 import { copyDocuments, installVitePress, removeDocuments, vitePressArgs } from "./vitepress.ts";
 
 /** The time after a change until the documents are copied, in milliseconds: editors change a file in steps. */
 const DELAY_MS = 200;
 
-await installVitePress();
+await installVitePress({ base: "/", version: manifest.version, hasVersions: false });
 await removeDocuments();
 await copyDocuments();
 const server = new Deno.Command(Deno.execPath(), {

@@ -1,9 +1,12 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
+import { join } from "@std/path";
 import { problemsOf } from "./check.ts";
+import { configOf, type SiteOptions } from "./config.ts";
 import { copiesFor } from "./copies.ts";
 import { anchorOf, type KindOf, pageOf, siteLink } from "./links.ts";
-import { kindOf, ROOT } from "./repository.ts";
+import { kindOf, PAGES, ROOT } from "./repository.ts";
 import { sidebarOf } from "./sidebar.ts";
+import { addVersion, inOrder } from "./versions.ts";
 import { driverPackages } from "../sbom.ts";
 
 const FILES: Readonly<Record<string, string>> = {
@@ -135,6 +138,9 @@ Deno.test("problemsOf() finds links to nothing, and what is loaded from another 
     "s.css loads https://example.com/b.css",
     "s.css loads //example.com/c.png",
   ]);
+  const beside = new Map([["index.html", '<a href="../versions.html">']]);
+  assertEquals(problemsOf(beside, "/d/"), ["index.html: nothing is at ../versions.html"]);
+  assertEquals(problemsOf(beside, "/d/", ["/versions.html"]), []);
 });
 
 Deno.test("sidebarOf() makes a group of each chapter, with its links, and without its pictures", () => {
@@ -165,6 +171,75 @@ Deno.test("the sidebar has the links of docs/README.md", () => {
     items.length,
     "no page is in it twice",
   );
+});
+
+const SITE: SiteOptions = { base: "/d/main/", version: "main", hasVersions: false };
+
+/** Returns the address and the target that a link of a page gets on a site. */
+function rewritten(options: SiteOptions, href: string): (string | undefined)[] {
+  const attributes = new Map([["href", href]]);
+  const link = {
+    ...{ type: "link_open", children: null },
+    attrGet: (name: string) => attributes.get(name) ?? null,
+    attrSet: (name: string, value: string) => void attributes.set(name, value),
+  };
+  const tokens = [{ ...link, type: "inline", children: [link] }];
+  const env = { path: join(PAGES, "docs/guides/install.md") };
+  configOf(options).markdown.config({ core: { ruler: { push: (_, rule) => rule({ tokens, env }) } } });
+  return ["href", "target"].map((name) => attributes.get(name));
+}
+
+Deno.test("configOf() makes links of pages to those of the site, with its path where VitePress does not add it", () => {
+  assertEquals(rewritten(SITE, "upgrade.md#versions"), ["/guides/upgrade.md#versions", undefined]);
+  assertEquals(rewritten(SITE, "../../lvm/exec.ts"), ["/d/main/source/lvm/exec.ts.html", "_self"]);
+  assertEquals(rewritten({ ...SITE, base: "/" }, "../../lvm/exec.ts"), ["/source/lvm/exec.ts.html", "_self"]);
+  assertEquals(rewritten(SITE, "https://deno.com"), ["https://deno.com", undefined]);
+});
+
+Deno.test("configOf() names the version, and lets readers edit pages and find other versions where there are addresses", () => {
+  const entry = ({ themeConfig: { nav } }: ReturnType<typeof configOf>) => nav.at(-1);
+  const changelog = { text: "Changelog", link: "/changelog" };
+  assertEquals(entry(configOf(SITE)), { text: "main", items: [changelog] });
+  assertEquals(configOf(SITE).themeConfig.editLink, undefined);
+  const whole = configOf({ ...SITE, hasVersions: true, edit: "https://git.example/o/denolith/edit/main" });
+  const others = { text: "Other versions", link: "/versions.html", target: "_self" };
+  assertEquals(entry(whole), { text: "main", items: [changelog, others] });
+  assertEquals(whole.themeConfig.editLink, {
+    pattern: "https://git.example/o/denolith/edit/main/:path",
+    text: "Edit this page",
+  });
+});
+
+Deno.test("inOrder() lists releases before others, and newer ones first", () => {
+  const versions = ["main", "0.9.0", "0.10.0", "1.0.0-rc.1", "0.10.1"];
+  assertEquals(inOrder(versions), ["0.10.1", "0.10.0", "0.9.0", "main", "1.0.0-rc.1"]);
+});
+
+Deno.test("addVersion() replaces a version, keeps the others, lists all, and leads to the newest", async () => {
+  const temp = await Deno.makeTempDir();
+  try {
+    const [site, folder] = [join(temp, "site"), join(temp, "pages")];
+    const write = async (text: string) => {
+      await Deno.mkdir(join(site, "guides"), { recursive: true });
+      await Deno.writeTextFile(join(site, "guides", `${text}.html`), text);
+    };
+    await write("old");
+    await addVersion(site, folder, "main");
+    await Deno.mkdir(join(folder, ".git"));
+    await Deno.remove(site, { recursive: true });
+    await write("new");
+    for (const version of ["0.2.0", "main", "0.1.0"]) await addVersion(site, folder, version);
+    const files = ["0.1.0", "0.2.0", "main"].map((version) =>
+      [...Deno.readDirSync(join(folder, version, "guides"))].map(({ name }) => name)
+    );
+    assertEquals(files, [["new.html"], ["new.html"], ["new.html"]]);
+    const list = await Deno.readTextFile(join(folder, "versions.html"));
+    assertEquals([...list.matchAll(/href="([^"]*)\/"/g)].map(([, version]) => version), ["0.2.0", "0.1.0", "main"]);
+    assert((await Deno.readTextFile(join(folder, "index.html"))).includes('content="0; url=0.2.0/"'));
+    assert((await Deno.stat(join(folder, ".git"))).isDirectory);
+  } finally {
+    await Deno.remove(temp, { recursive: true });
+  }
 });
 
 Deno.test("VitePress and its packages are not among those of the driver", async () => {

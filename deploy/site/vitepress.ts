@@ -6,6 +6,7 @@
 
 import { dirname, join } from "@std/path";
 import { run } from "../process.ts";
+import type { SiteOptions } from "./config.ts";
 import { isDocument } from "./links.ts";
 import { PAGES, ROOT, WORK } from "./repository.ts";
 import { ignoreNotFound } from "../tool.ts";
@@ -13,11 +14,13 @@ import { ignoreNotFound } from "../tool.ts";
 /** The list of VitePress's packages, and their lock file. */
 const PACKAGES = join(ROOT, "deploy/site/vitepress");
 
-/** Installs VitePress by its lock file. @throws {Error} when a package cannot be fetched, or the lock file differs */
-export async function installVitePress(): Promise<void> {
+/** Installs VitePress by its lock file, to make a site. @throws {Error} when a package cannot be fetched, or the lock file differs */
+export async function installVitePress(options: SiteOptions): Promise<void> {
   await Deno.mkdir(join(WORK, ".vitepress"), { recursive: true });
   for (const { name } of Deno.readDirSync(PACKAGES)) await Deno.copyFile(join(PACKAGES, name), join(WORK, name));
-  const config = 'export { default } from "../../../deploy/site/config.ts";\n';
+  const config = `import { configOf } from "../../../deploy/site/config.ts";
+export default configOf(${JSON.stringify(options)});
+`;
   await Deno.writeTextFile(join(WORK, ".vitepress/config.ts"), config);
   await run("install VitePress", Deno.execPath(), ["install", "--quiet", "--frozen"], { cwd: WORK });
 }
