@@ -33,9 +33,10 @@ export function statusBefore(
 ): LvmMoveStatus {
   const { self: move, volume, copy, claim } = objects;
   const { status = {}, spec } = move;
-  const isHeld = !isUndone(move) && volume && isHeldFor(move, volume) && heldCondition(volume)?.status === "True" &&
-    status.heldTime === undefined;
-  const isUsedAgain = step.do === "release" && !isUndone(move) && status.heldTime !== undefined;
+  const isReleasing = step.do === "release";
+  const isHeld = !isUndone(move) && !isReleasing && volume && isHeldFor(move, volume) &&
+    heldCondition(volume)?.status === "True" && status.heldTime === undefined;
+  const isUsedAgain = isReleasing && !isUndone(move) && status.heldTime !== undefined;
   const isReleased = status.removing && volume?.spec.nodeName === spec.targetNode &&
     volume.status?.state === "Ready" && claim?.status?.phase === "Bound" && status.releasedTime === undefined;
   const stages = step.do === "delete copy" ? [] : stagesOf(status.stages, copy);

@@ -122,6 +122,7 @@ Deno.test("statusBefore() forgets the time from which nobody could use the volum
   const after = before(held, { do: "release" });
   assertEquals(after.heldTime, null);
   assertEquals(eventsOf(held.self, after, { do: "release" }), []);
+  assertEquals("heldTime" in before({ volume: volume() }, { do: "release" }), false, "it is held in vain");
   assertEquals("heldTime" in before({ volume: volume({ held: false }) }, { do: "release" }), false);
   const undone = move({ heldTime: "before" }, { metadata: { deletionTimestamp: "now" } });
   assertEquals("heldTime" in before({ volume: volume(), self: undone }, { do: "release" }), false);

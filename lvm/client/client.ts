@@ -24,11 +24,11 @@ import {
   groupRefusalIn,
   GroupRefusals,
   isPoolRefusal,
+  LACKS_PV,
   MAX_EXIT_STATUS,
-  MISSING_PVS,
   refusalReason,
 } from "./refusals.ts";
-import { type LocatedLv, type LogicalVolume, lvPath, type VolumeGroup } from "../model/report.ts";
+import { type LocatedLv, type LogicalVolume, lvPath, mayReadAlone, type VolumeGroup } from "../model/report.ts";
 import type { SnapshotId, VolumeId } from "../../base/ids.ts";
 import { withinDeadline } from "../../base/clock.ts";
 
@@ -46,6 +46,18 @@ interface Parts {
   readonly args: readonly (readonly string[])[];
   /** Returns of each part whether it would have changed something, by what the command printed. */
   readonly areChanged: (output: Output) => readonly boolean[];
+}
+
+/** Options of a change. */
+interface ChangeOptions {
+  /** Commands that would do the same, and which of them would have changed something. */
+  readonly parts?: Parts;
+  /** Whether it belongs to the body of {@linkcode Lvm.runAlone}. */
+  readonly isAlone?: boolean;
+  /** Whether LVM reads the disks of the group alone. */
+  readonly readsOwnDisks?: boolean;
+  /** The devices that the command needs beside those of the group. */
+  readonly devices?: readonly string[];
 }
 
 declare const fresh: unique symbol;
@@ -333,9 +345,7 @@ export class Lvm {
   /** Returns the error of a command that LVM refused, and remembers a group that it does not change at all. */
   #refusal(group: VolumeGroup, command: Command, output: Output): StorageError {
     const message = groupRefusalIn(output);
-    // what it does not see may be one that was added since the report
-    const mayLackDisks = command.args.includes("--devices") && MISSING_PVS.test(message ?? "");
-    if (message !== undefined && !mayLackDisks) this.#refusals.note(group, message);
+    if (message !== undefined) this.#refusals.note(group, message);
     return commandError(command, output, classifyRefusal(output), {
       ofGroup: message !== undefined || isPoolRefusal(output),
       reason: refusalReason(output),
@@ -343,22 +353,33 @@ export class Lvm {
   }
 
   /**
-   * @param afterSuccess what belongs to the change, and is done before it counts as made
-   * @param options.parts commands that would do the same, and which of them would have changed something
-   * @param options.isAlone whether it belongs to the body of {@linkcode runAlone}
-   * @param options.devices the devices that the command needs beside those of the group
+   * Runs a command, and again after a report where LVM lacks a disk: one may have been added to the group since the last report.
+   *
+   * @throws {StorageError} `Busy` when LVM lacks a disk again; those of {@linkcode change}
    */
   async #change(
     group: VolumeGroup,
     args: readonly string[],
     afterSuccess: (output: Output) => Promise<void>,
-    { isAlone = false, readsOwnDisks = false, devices = [], ...options }: {
-      readonly parts?: Parts;
-      readonly isAlone?: boolean;
-      readonly readsOwnDisks?: boolean;
-      readonly devices?: readonly string[];
-    } = {},
+    options: ChangeOptions = {},
   ): Promise<void> {
+    if (await this.#tryChange(group, args, afterSuccess, options)) return;
+    // during a body that runs alone, a report may not end
+    const now = options.isAlone ? undefined : (await this.report()).find(({ uuid }) => uuid === group.uuid);
+    if (now !== undefined && await this.#tryChange(now, args, afterSuccess, options)) return;
+    throw new StorageError(
+      "Busy",
+      `running lvm ${args[0]}: volume group ${group.name} has other disks by now; try again`,
+    );
+  }
+
+  /** @returns false when LVM has changed nothing, since it lacks a disk of the group among those that it was to read */
+  async #tryChange(
+    group: VolumeGroup,
+    args: readonly string[],
+    afterSuccess: (output: Output) => Promise<void>,
+    { isAlone = false, readsOwnDisks = false, devices = [], ...options }: ChangeOptions,
+  ): Promise<boolean> {
     for (const lv of group.lvs) {
       if (lv.unreadable !== undefined && args.includes(lvPath({ group, lv }))) {
         requireReadable(`running lvm ${args[0]}`, { group, lv });
@@ -370,7 +391,7 @@ export class Lvm {
     while (!isAlone && this.#exclusive.isHeld(group)) await this.#exclusive.wait(group);
     const own = ["--devices", [...group.pvPaths, ...devices].join(",")];
     const named = [...args, ...pvsToName(group, args)];
-    const guarded = group.missingPvs === 0 && !group.ambiguous ? onlyWithAllPvs(named) : undefined;
+    const guarded = mayReadAlone(group) ? onlyWithAllPvs(named) : undefined;
     const readsOwn = readsOwnDisks || this.#reader.readsEach || guarded !== undefined;
     const [subcommand = "", ...operands] = guarded ?? named;
     const command: Command = {
@@ -379,8 +400,11 @@ export class Lvm {
       mutates: true,
     };
     const noted = parts.args.map((part) => this.#known.startChange(group.name, part));
+    let lacksPv = false;
     const change = runThen(this.exec, command, async (output) => {
       if (output.code > MAX_EXIT_STATUS) this.#onKilled();
+      lacksPv = guarded !== undefined && output.code <= MAX_EXIT_STATUS && LACKS_PV.test(output.stderr);
+      if (lacksPv) return noted.forEach((each) => each.changed = false);
       if (output.code !== 0) throw this.#refusal(group, command, output);
       this.#refusals.forget(group);
       for (const [index, isChanged] of parts.areChanged(output).entries()) noted[index]!.changed = isChanged;
@@ -397,6 +421,7 @@ export class Lvm {
     try {
       await change;
       end();
+      return !lacksPv;
     } catch (error) {
       // a command that outlasted its deadline still changes something: no report is current before it has ended
       const completion = lateCompletion(error);

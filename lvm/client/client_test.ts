@@ -3,6 +3,7 @@ import { StorageError } from "../../base/error.ts";
 import { type Command, describeCommand, type Output } from "../exec.ts";
 import { Lvm } from "./client.ts";
 import type { VolumeGroup } from "../model/report.ts";
+import { FakeMachine } from "../../tests/fake/machine/machine.ts";
 import { flushPromises } from "../../tests/fake/clock.ts";
 import { waitUntil } from "../../tests/fake/wait_until.ts";
 
@@ -283,6 +284,41 @@ Deno.test("a change that waited for one body does not run during the next one", 
     await Promise.all([first, next, change]);
   }
   assertEquals(new Set(seen), new Set([0]));
+});
+
+Deno.test("a change that lacks a disk which was added since the report is made after another report, and fails when it lacks one again", async () => {
+  const machine = new FakeMachine();
+  const data = machine.addGroup("data", 1n << 30n);
+  const commands: string[] = [];
+  let added = 0;
+  const run = (command: Command) => {
+    if (command.program === "lvm") commands.push(command.args[0]!);
+    const number = data.pvs.length;
+    if (command.args[0] !== "fullreport" && added-- > 0) {
+      data.pvs.push({ path: `/dev/new${number}`, uuid: `new${number}` });
+    }
+    return machine.run(command);
+  };
+  const lvm = new Lvm({ run, idle: () => Promise.resolve() });
+  const change = async (disks: number, ...args: string[]) => {
+    const [group] = await lvm.report();
+    commands.splice(0);
+    added = disks;
+    return await lvm.changeSelected(group!, args).then(String, ({ kind }) => kind) + ` ${commands.join(" ")}`;
+  };
+  const size = ["--size", `${32n << 20n}b`];
+  assertEquals(
+    await change(1, "lvcreate", "--yes", "--name", "one", ...size, "data"),
+    "false lvcreate fullreport lvcreate",
+  );
+  const select = ["--select", `lv_uuid=${data.lvs[0]!.uuid}`, "data/one"];
+  assertEquals(await change(1, "lvchange", "--addtag", "x", ...select), "true lvchange fullreport lvchange");
+  assertEquals(await change(2, "lvremove", "--yes", ...select), "Busy lvremove fullreport lvremove");
+  assertEquals([...data.lvs[0]!.tags], ["x"]);
+  const [group] = await lvm.report();
+  added = 1;
+  const alone = lvm.runAlone([group!], (change) => change(group!, ["lvremove", "--yes", ...select]));
+  assertEquals((await assertRejects(() => alone, StorageError)).kind, "Busy");
 });
 
 Deno.test("runAlone() lets LVM read the disks of the changed group alone, if devices on others may not answer", async () => {

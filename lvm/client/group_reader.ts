@@ -30,6 +30,9 @@ const LACKING_GROUP = /^\s*WARNING: (Reading VG (\S+) on \S+ failed)\.?$/gm;
 /** The same where LVM has not even found the name of the group, on a physical volume. */
 const LACKING_GROUP_OF_PV = /^\s*WARNING: (PV (\S+) is marked in use but no VG was found using it)\.?$/gm;
 
+/** What LVM prints about a disk with the physical volume of another disk, which it uses. */
+const DUPLICATE_PV = /^\s*WARNING: Not using device \S+ for PV (\S+)\.$/gm;
+
 /** State of a group while not all groups respond. */
 interface KnownGroup {
   /** The group as last reported. */
@@ -90,7 +93,7 @@ export class GroupReader {
         if (this.#groups.length === 0) this.#adopt(output, refusal);
         return { refusal };
       }
-      const parsed = parseReport(output.stdout);
+      const parsed = markDuplicates(parseReport(output.stdout), output);
       // without a wait where there is nothing to read: callers of a report that run together stay together
       const groups = mayHaveHostUse(parsed) ? await withHostUse(this.#exec, parsed) : parsed;
       const { kept, unreadable } = this.#findLacking(groups, output);
@@ -157,6 +160,14 @@ export class GroupReader {
       return { group: { ...group, responsive: false }, hangs: true };
     }
   }
+}
+
+/** Marks the groups of which LVM finds a physical volume on several disks. */
+function markDuplicates(groups: VolumeGroup[], { stderr }: Output): VolumeGroup[] {
+  const uuids = [...stderr.matchAll(DUPLICATE_PV)].map(([, uuid]) => uuid);
+  return groups.map((group) =>
+    group.pvs.some(({ uuid }) => uuids.includes(uuid)) ? { ...group, duplicatePvs: true } : group
+  );
 }
 
 /** Returns a group of which only the name is known. */

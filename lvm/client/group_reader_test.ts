@@ -58,6 +58,23 @@ Deno.test("before LVM has read all groups, those that it shows are read alone, a
   assertEquals(await statesOf(lvm), ["own true", "foreign true"]);
 });
 
+Deno.test("a group is marked while LVM finds one of its physical volumes on several disks, and is changed by reading all", async () => {
+  const machine = new FakeMachine();
+  const [group] = ["own", "other"].map((name) => machine.addGroup(name, 1n << 30n));
+  const copy = { ...group!, pvs: group!.pvs.map((pv) => ({ ...pv, path: "/dev/copy" })) };
+  const lvm = new Lvm(machine);
+  const read = async () => (await lvm.report()).map(({ name, duplicatePvs }) => `${name} ${duplicatePvs}`);
+  assertEquals(await read(), ["own undefined", "other undefined"]);
+  machine.groups.push(copy);
+  assertEquals(await read(), ["own true", "other undefined"]);
+  const [own] = await lvm.report();
+  const command = ["lvcreate", "--yes", "--name", "one", "--size", `${32n << 20n}b`, "own"];
+  await assertRejects(() => lvm.change(own!, command), StorageError, "with duplicate PV devices");
+  assertEquals([group!.lvs, copy.lvs], [[], []]);
+  machine.groups.pop();
+  assertEquals(await read(), ["own undefined", "other undefined"]);
+});
+
 Deno.test("a group that LVM cannot read from the start stops no call but those for what may be in it", async () => {
   const machine = machineWithForeignGroup(CANNOT_PROCESS);
   const groups = exactMatcher("own");

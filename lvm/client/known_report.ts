@@ -9,7 +9,7 @@
  */
 
 import { type Clock, systemClock } from "../../base/clock.ts";
-import type { LogicalVolume, VolumeGroup } from "../model/report.ts";
+import { type LogicalVolume, mayReadAlone, type VolumeGroup } from "../model/report.ts";
 
 declare const known: unique symbol;
 
@@ -93,13 +93,13 @@ export class KnownGroups {
    *
    * @param mark what each command that concerns it has in its arguments
    * @returns `undefined` when a report must show it: the last one is ten seconds old, or does not show all groups, or a change
-   * since has an effect that is not known. And on a machine with several groups, while one lacks a physical volume: a command
-   * that changes it without a report before it reads all disks, and would hang, and is never killed, when a disk of another
-   * group hangs (ADR 0008)
+   * since has an effect that is not known. And on a machine with several groups, while LVM must read all disks to change one: a
+   * command that does so without a report before it would hang, and is never killed, when a disk of another group hangs
+   * (ADR 0008)
    */
   about(mark: string): KnownReport | undefined {
     const groups = this.#last?.groups ?? [];
-    if (groups.length > 1 && groups.some(({ missingPvs }) => missingPvs > 0)) return undefined;
+    if (groups.length > 1 && !groups.every(mayReadAlone)) return undefined;
     return this.#youngerThan(MAX_AGE_MS, mark);
   }
 
@@ -146,7 +146,9 @@ function concerns({ group: groupName, args }: PendingChange, mark: string, group
 function applyChange(groups: readonly VolumeGroup[], change: PendingChange): readonly VolumeGroup[] | undefined {
   const { group: name, args: [subcommand = "", ...args], created } = change;
   if (created !== undefined) {
-    return groups.map((group) => group.name === name ? { ...group, lvs: [...group.lvs, created] } : group);
+    // a report that began before the end of the change may show it
+    const lacksIt = (group: VolumeGroup) => group.name === name && !group.lvs.some(({ uuid }) => uuid === created.uuid);
+    return groups.map((group) => lacksIt(group) ? { ...group, lvs: [...group.lvs, created] } : group);
   }
   const options = parseOptions(args);
   if (options === undefined) return undefined;

@@ -11,7 +11,7 @@ const [A, B] = ["a", "b"].map((letter) => `${letter}`.repeat(6) + "-1234-1234-12
 /** Returns a group with LVs, by their names, UUIDs and tags. */
 function groupOf(tags: string[], ...lvs: [name: string, uuid: string, tags: string[]][]): VolumeGroup {
   const lvsOf = lvs.map(([name, uuid, tags]) => ({ name, uuid, tags }) as unknown as LogicalVolume);
-  return { name: "data", tags, lvs: lvsOf, responsive: true } as unknown as VolumeGroup;
+  return { name: "data", tags, lvs: lvsOf, missingPvs: 0, responsive: true } as unknown as VolumeGroup;
 }
 
 /** Returns what is known, in short. */
@@ -83,6 +83,16 @@ Deno.test("KnownGroups knows an LV that was created once it is noted, until a re
   assertEquals(shortOf(known.about("3")), ["t vol-1:x vol-2:y"]);
 });
 
+Deno.test("KnownGroups knows an LV once that was created and noted during a report which shows it", () => {
+  const known = new KnownGroups();
+  const change = known.startChange("data", "lvcreate --name vol-3 --size 8b data".split(" "));
+  const noteGroups = known.startReport();
+  end(change, true);
+  noteGroups([groupOf(["t"], ["vol-3", B, ["y"]])]);
+  known.noteCreated("data", { name: "vol-3", uuid: B, tags: ["z"] } as unknown as LogicalVolume);
+  assertEquals(shortOf(known.about("3")), ["t vol-3:y"]);
+});
+
 Deno.test("KnownGroups counts the LVs that a group still takes, also while they are created, and those that failed", () => {
   const known = new KnownGroups();
   known.startReport()([{ ...report[0]!, lvsLeft: 3 }]);
@@ -134,7 +144,7 @@ Deno.test("KnownGroups does not know what a change did to an LV of the volume th
   assertEquals([known.about("1"), known.about("2")?.length], [undefined, 1]);
 });
 
-Deno.test("KnownGroups knows nothing before a report, after ten seconds, while one group does not respond, or while one of several lacks a disk", async () => {
+Deno.test("KnownGroups knows nothing before a report, after ten seconds, while one group does not respond, or while LVM must read all disks to change one of several", async () => {
   const clock = new FakeClock();
   const known = new KnownGroups(clock);
   assertEquals(known.about("1"), undefined);
@@ -146,11 +156,13 @@ Deno.test("KnownGroups knows nothing before a report, after ten seconds, while o
   assertEquals(known.about("1"), undefined);
   known.startReport()([...report, ...report]);
   assertEquals(known.about("1")?.length, 2);
-  const lacking = { ...report[0]!, missingPvs: 1 };
-  known.startReport()([lacking]);
-  assertEquals(known.about("1")?.length, 1);
-  known.startReport()([...report, lacking]);
-  assertEquals(known.about("1"), undefined);
+  for (const what of [{ missingPvs: 1 }, { duplicatePvs: true }, { ambiguous: true }] as const) {
+    const group = { ...report[0]!, ...what };
+    known.startReport()([group]);
+    assertEquals(known.about("1")?.length, 1);
+    known.startReport()([...report, group]);
+    assertEquals(known.about("1"), undefined);
+  }
   known.startReport()([{ ...report[0]!, responsive: false }]);
   assertEquals(known.about("1"), undefined);
   known.startReport()(report);

@@ -46,8 +46,8 @@ const REFUSALS: readonly [RegExp, ErrorKind][] = [
   [/(?:logical volume|LV) \S+ not found in volume group/i, "NotFound"],
 ];
 
-/** LVM's message when it changes nothing in a group because it does not see a physical volume. */
-export const MISSING_PVS = /while PVs are missing/i;
+/** What LVM prints when it does not see a physical volume of a group. */
+export const LACKS_PV = /\bVG \S+ is missing PV \S/;
 
 /** LVM's messages when it refuses all changes of a group. */
 const GROUP_REFUSALS: readonly RegExp[] = [

@@ -184,6 +184,8 @@ export interface VolumeGroup {
   readonly lvsLeft?: number;
   /** True if another group has its name: LVM refuses commands that name either of them. */
   readonly ambiguous?: boolean;
+  /** True if LVM finds one of its physical volumes on several disks, as of a disk that was copied: it refuses changes then. */
+  readonly duplicatePvs?: true;
   /** Its tags. */
   readonly tags: readonly string[];
   /** The paths of its physical volumes that LVM finds. */
@@ -204,6 +206,14 @@ export interface VolumeGroup {
   readonly sectorBytes?: bigint;
   /** Its visible LVs. */
   readonly lvs: readonly LogicalVolume[];
+}
+
+/**
+ * Reports whether LVM may read the disks of a group alone to change it. What LVM refuses because of others, it would do then: it
+ * would write to one of two disks that have the same physical volume, and use another one the next time.
+ */
+export function mayReadAlone({ missingPvs, ambiguous, duplicatePvs }: VolumeGroup): boolean {
+  return missingPvs === 0 && !ambiguous && !duplicatePvs;
 }
 
 /** An LV and its group. */

@@ -45,6 +45,7 @@ export class Formatter {
 
   /** Formats a volume that was created just now, if it is to have a filesystem, and is not encrypted or a copy. */
   formatSoon(id: VolumeId): void {
+    if (this.#worker.stopped) return;
     this.#waiting.add(id);
     this.#worker.wake();
   }

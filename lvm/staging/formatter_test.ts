@@ -116,6 +116,20 @@ Deno.test("volumes that are made at the same time are formatted when they are st
   ]);
 });
 
+Deno.test("a volume that is made while the formatter stops is left to its stage", async () => {
+  await using own = await setUp();
+  const release = own.hold("lvcreate");
+  const second = own.volumes.create(namedRequest("two", 32n * MiB));
+  await flushPromises();
+  own.formatter.formatSoon(volumeIdOf("two")); // it waits for the creation
+  await flushPromises();
+  const stopped = own.formatter.stop();
+  own.formatter.formatSoon(id);
+  release();
+  await Promise.all([second, stopped]);
+  assertEquals(own.tags(), ["denolith.fs=wanted"]);
+});
+
 Deno.test("a new volume is formatted also where LVM has several groups", async () => {
   await using own = await setUp({ groups: { text: "data", matches: (name: string) => name === "data" } }, {
     groups: ["data", "more"],

@@ -403,7 +403,6 @@ export class Volumes {
     });
   }
 
-  /** Creates a volume in a group that is known. Returns false when LVM refuses, for a reason that a report shows. */
   async #removeIncomplete(groups: FreshReport, id: VolumeId): Promise<void> {
     // the reaper removes them, too
     for (const located of this.#finder.incompleteLvs(groups, id)) await removeIncompleteVolume(this.#lvm, located);

@@ -14,7 +14,7 @@ import { Lvm } from "../../lvm/client/client.ts";
 import { examine } from "../../lvm/doctor/doctor.ts";
 import { ANY_GROUP } from "../../lvm/model/groups.ts";
 import { readSurvey } from "../../lvm/model/survey.ts";
-import { blockCapability, Harness, type Host } from "./helpers/host.ts";
+import { assertFails, blockCapability, Harness, type Host } from "./helpers/host.ts";
 
 /** A machine on which tenants write physical volumes. */
 export interface StackedHost extends Omit<Host, "setUp"> {
@@ -152,6 +152,33 @@ export function stackedDevicesContract(host: StackedHost): void {
     for (const volumeId of [any, named]) await harness.csi.controller.deleteVolume({ volumeId });
     await harness.waitUntilIdle();
   });
+
+  test(
+    "nothing is changed in a group while LVM finds a copy of its disk, as a clone that somebody attached",
+    async (harness, machine) => {
+      const { controller } = harness.csi;
+      const parameters = { volumeGroup: group };
+      const volumeId = await harness.create({ parameters, volumeCapabilities: [blockCapability()] });
+      const before = await groupsOf(machine.exec);
+      await machine.copyPv(group, await machine.addLoop(await machine.addFile()));
+      assertEquals((await controller.listVolumes({})).entries.length, 1); // by a report
+      const refusal = "with duplicate PV devices";
+      await assertFails("RESOURCE_EXHAUSTED", harness.create({ name: "another", parameters }), refusal);
+      const capacityRange = { requiredBytes: 64n * MiB };
+      const expansion = controller.controllerExpandVolume({
+        volumeId,
+        capacityRange,
+        volumeCapability: blockCapability(),
+      });
+      await assertFails("FAILED_PRECONDITION", expansion, refusal);
+      await assertFails("FAILED_PRECONDITION", controller.deleteVolume({ volumeId }), refusal);
+      await machine.removeDevices();
+      assertEquals(await groupsOf(machine.exec), before);
+      await controller.deleteVolume({ volumeId });
+      await harness.waitUntilIdle();
+      assertEquals(await harness.lvs(), []);
+    },
+  );
 
   test("a group on a loop device of a file is a group of the machine", async (_, machine) => {
     const path = await machine.addLoop(await machine.addFile());

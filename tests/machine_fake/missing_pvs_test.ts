@@ -11,8 +11,9 @@ async function setUp() {
   const stack = new AsyncDisposableStack();
   const host = stack.use(await fakeMultiPvHost.setUp());
   const harness = stack.use(await Harness.start(host.exec, fakeMultiPvHost.groups));
-  const group: FakeGroup = (host.exec as FakeMachine).groups[0]!;
-  return { harness, group, [Symbol.asyncDispose]: () => stack.disposeAsync() };
+  const machine = host.exec as FakeMachine;
+  const group: FakeGroup = machine.groups[0]!;
+  return { harness, group, machine, [Symbol.asyncDispose]: () => stack.disposeAsync() };
 }
 
 Deno.test("a raid1 volume is staged and used without one of its disks, a linear one on that disk is not", async () => {
@@ -51,6 +52,35 @@ Deno.test("a raid1 volume is staged and used without one of its disks, a linear 
     (await harness.csi.controller.controllerExpandVolume({ volumeId: raid1, capacityRange })).capacityBytes,
     64n * MiB,
   );
+});
+
+Deno.test("a disk that is added to a group between a report and a change keeps no call from its end", async () => {
+  await using fixture = await setUp();
+  const { harness, group, machine } = fixture;
+  for (const pv of group.pvs) pv.size = group.size / BigInt(group.pvs.length);
+  let isDue = false;
+  machine.fault = ({ program, args }) => {
+    if (program !== "lvm" || args[0] === "fullreport" || !isDue) return undefined;
+    isDue = false;
+    group.pvs.push({ path: `/dev/new${group.pvs.length}`, uuid: `new${group.pvs.length}`, size: 1n << 30n });
+    return undefined;
+  };
+  const meanwhile = async <T>(call: () => Promise<T>) => {
+    await harness.csi.controller.listVolumes({});
+    isDue = true;
+    const result = await call();
+    assertEquals(isDue, false);
+    return result;
+  };
+  const { controller } = harness.csi;
+  const volumeId = await meanwhile(() => harness.create({ parameters: { volumeGroup: group.name, layout: "raid1" } }));
+  await meanwhile(() => controller.controllerExpandVolume({ volumeId, capacityRange: { requiredBytes: 64n * MiB } }));
+  assertEquals(group.lvs.map(({ size }) => size), [64n * MiB]);
+  await meanwhile(async () => {
+    await controller.deleteVolume({ volumeId });
+    await harness.waitUntilIdle();
+  });
+  assertEquals(group.lvs, []);
 });
 
 Deno.test("a raid1 volume without any of its disks is not staged", async () => {

@@ -601,7 +601,7 @@ export class ModelCluster {
       const { csi } = volume.spec!;
       const isOfClaim = ({ tags, name: lvName }: FakeLv) =>
         csi === undefined ? lvName === `archive-${name}` : tags.has(VOLUME + csi.volumeHandle);
-      // a forgotten node that is back may have one of a volume that was made again elsewhere
+      // a forgotten node that is back may have one of a volume that was made again elsewhere; those of others have other affinities
       const places = this.nodes.filter((node) =>
         csi === undefined || !node.wasForgotten || node.name === nodeOfVolume(volume, TOPOLOGY_KEY)
       );

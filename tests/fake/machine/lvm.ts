@@ -11,6 +11,7 @@ import {
   dataPvSegmentsOf,
   dataStripes,
   freeBytes,
+  isMissing,
   LINEAR,
   lvHealthStatus,
 } from "./pvs.ts";
@@ -53,8 +54,17 @@ export function lvm(machine: FakeMachine, args: readonly string[]): Output {
   const run = SUBCOMMANDS[subcommand];
   if (run === undefined) throw new Error(`the fake lvm has no ${args.join(" ")}`);
   const visible = at < 0 ? machine : machine.withDevices(args[at + 1]!.split(","));
-  return refuseAccess(visible, subcommand, rest) ?? refuseFullMetadata(visible, (each) => run(each, rest)) ??
+  const output = refuseAccess(visible, subcommand, rest) ?? refuseFullMetadata(visible, (each) => run(each, rest)) ??
     run(visible, rest);
+  return subcommand === "fullreport" ? output : { ...output, stderr: warnOfMissing(visible, rest) + output.stderr };
+}
+
+/** Returns what LVM prints about the physical volumes that it does not find of the groups that a command names. */
+function warnOfMissing({ groups }: FakeMachine, args: readonly string[]): string {
+  const named = groups.filter(({ name }) => args.some((arg) => arg === name || arg.startsWith(`${name}/`)));
+  return named.flatMap((group) => group.pvs.filter(({ uuid }) => isMissing(group, uuid)).map((pv) => ({ group, pv })))
+    .map(({ group, pv }) => `  WARNING: VG ${group.name} is missing PV ${pv.uuid} (last written to ${pv.path}).\n`)
+    .join("");
 }
 
 const SUBCOMMANDS: Readonly<Record<string, Tool>> = {

@@ -31,8 +31,10 @@ export function fullreport(machine: FakeMachine, args: readonly string[]): Outpu
   if (name === undefined && !REPORTS.includes(args.join("\n"))) {
     throw new Error(`the fake lvm has no report like ${args.join(" ")}`);
   }
-  const last = new Map(machine.groups.map((group) => [group.uuid, group])); // of copies of a group LVM shows one
-  const groups = [...last.values()].filter((group) => name === undefined || group.name === name);
+  // of copies of a group LVM shows one: that in use, if there is one
+  const all = [...Map.groupBy(machine.groups, ({ uuid }) => uuid).values()]
+    .map((copies) => copies.find(({ lvs }) => lvs.some(({ active }) => active)) ?? copies.at(-1)!);
+  const groups = all.filter((group) => name === undefined || group.name === name);
   if (name !== undefined && groups.length === 0) {
     return failure(5, `  Volume group "${name}" not found\n  Cannot process volume group ${name}`);
   }
@@ -51,7 +53,9 @@ export function fullreport(machine: FakeMachine, args: readonly string[]): Outpu
     })).concat(unusedPvs.length === 0 ? [] : [{ pv: unusedPvs, pvseg: [] }]),
   });
   for (const { lvs } of groups) lvs.forEach(continueSync);
-  return { ...ok(stdout), stderr: warnings.map((sentence) => `  WARNING: ${sentence}\n`).join("") };
+  const duplicates = machine.groups.filter((group) => !all.includes(group))
+    .flatMap(({ pvs }) => pvs.map(({ path, uuid }) => `Not using device ${path} for PV ${uuid}.`));
+  return { ...ok(stdout), stderr: [...warnings, ...duplicates].map((sentence) => `  WARNING: ${sentence}\n`).join("") };
 }
 
 /** The warning that LVM prints for users other than root. */
