@@ -24,7 +24,7 @@ export interface SiteLink {
  * @param path path of the file from the root of the repository
  */
 export function pageOf(path: string): string | undefined {
-  if (/^(?!README)[A-Z]+\.md$/.test(path)) return path.toLowerCase();
+  if (/^(?!README)[A-Z_]+\.md$/.test(path)) return path.toLowerCase();
   if (path === "tests/record/README.md") return "record.md";
   const inside = /^(?:docs\/(.+\.md)|deploy\/((?:examples|chart)\/.+\.md))$/.exec(path);
   return (inside?.[1] ?? inside?.[2])?.replace(

@@ -37,8 +37,9 @@ Deno.test("pageOf() gives documents a page, and README.md that of its folder", (
     "examples/pod/index.md",
     "chart/index.md",
   ]);
-  assertEquals(["CHANGELOG.md", "README.md", "lvm/exec.ts"].map(pageOf), [
+  assertEquals(["CHANGELOG.md", "CODE_OF_CONDUCT.md", "README.md", "lvm/exec.ts"].map(pageOf), [
     "changelog.md",
+    "code_of_conduct.md",
     undefined,
     undefined,
   ]);

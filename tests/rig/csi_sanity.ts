@@ -4,9 +4,10 @@ import { goToolchain } from "./go_toolchain.ts";
 import { run } from "./process.ts";
 import { timedLog, withProgress } from "./progress.ts";
 
-const VERSION = "5.6.0";
+/** The version of csi-sanity. */
+export const CSI_SANITY_VERSION = "5.6.0";
 
-const PACKAGE = `github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@v${VERSION}`;
+const PACKAGE = `github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@v${CSI_SANITY_VERSION}`;
 
 /**
  * Returns the path of csi-sanity, the conformance tests of CSI, as a program without libraries. Built on first use, in
@@ -16,9 +17,9 @@ const PACKAGE = `github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity@v${VERSION
  * Go and none can be fetched, or when the build fails
  */
 export async function ensureCsiSanity(log: (line: string) => void): Promise<string> {
-  const folder = await ensureCached(`csi-sanity-${VERSION}`, log, async (temp, into) => {
+  const folder = await ensureCached(`csi-sanity-${CSI_SANITY_VERSION}`, log, async (temp, into) => {
     const step = timedLog(log);
-    step(`csi-sanity ${VERSION}: building it, once (about a minute)`);
+    step(`csi-sanity ${CSI_SANITY_VERSION}: building it, once (about a minute)`);
     const { go, env } = await goToolchain(temp, step);
     const counts = { fetched: 0, compiled: 0 };
     await withProgress(

@@ -14,7 +14,8 @@ interface ReleaseVersions {
   readonly language?: string;
 }
 
-const RELEASES: Readonly<Record<KubernetesRelease, ReleaseVersions>> = {
+/** The versions of each release. */
+export const RELEASES: Readonly<Record<KubernetesRelease, ReleaseVersions>> = {
   "1.32": { kubernetes: "1.32.0", etcd: "3.5.16", language: "1.23.0" },
   "1.36": { kubernetes: "1.36.3", etcd: "3.6.16" },
 };
