@@ -25,7 +25,7 @@ import { Locks } from "../../base/locks.ts";
 import { waitUntil } from "../fake/cluster/control_plane.ts";
 import { interceptClient } from "../fake/cluster/intercepted_client.ts";
 import { DRIVER, FakeCluster, type ProcessOptions } from "../fake/cluster/node_cluster.ts";
-import { ANYWHERE, machineWith, remaining, request } from "../fake/cluster/volume_cluster.ts";
+import { ANYWHERE, machineWith, remaining, request, waitUntilFormatted } from "../fake/cluster/volume_cluster.ts";
 
 const NODE = "node-1";
 const ACCESS = { kind: "mount", flags: [] } as const;
@@ -58,6 +58,7 @@ async function setUp({ wrap }: Pick<ProcessOptions, "wrap"> = {}) {
     /** Creates a volume with a PersistentVolume that its claim has released. */
     addReleased: async (name: string): Promise<VolumeId> => {
       const { id } = await cluster.volumes.create(request(name), ANYWHERE);
+      await waitUntilFormatted(machine); // the steps below take no locks
       const object: PersistentVolume = {
         metadata: { name, finalizers: [VOLUME_FINALIZER] },
         spec: { persistentVolumeReclaimPolicy: "Delete", csi: { driver: DRIVER, volumeHandle: id } },

@@ -49,6 +49,9 @@ const UNUSED_PERMISSIONS: Record<string, Record<RbacPermission, string>> = {
     "get lvm.denolith.dev/lvmnodes": "only where the controller asks agents for changed blocks",
   },
   "denolith-node": {
+    "get lvm.denolith.dev/lvmnodes": "only where the watch is behind",
+    "get lvm.denolith.dev/lvmsnapshots": "only where the watch is behind",
+    "patch coordination.k8s.io/leases": "only where the LVMNode does not change for two minutes",
     "patch events": "only for what happens again and again",
   },
 };
