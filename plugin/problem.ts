@@ -26,6 +26,8 @@ export interface Problem {
   readonly since?: string;
   /** What to do, in a sentence. */
   readonly remedy?: string;
+  /** The commands in that sentence. Words in capitals, such as NODE, stand for what the problem is about. */
+  readonly commands?: readonly string[];
   /** The chapter of the runbooks or of a guide, by its name. */
   readonly runbook?: string;
 }
@@ -33,9 +35,21 @@ export interface Problem {
 /** What is said of a problem; an undefined field is left out. */
 type ProblemText = { [K in "message" | "since" | "remedy" | "runbook"]?: string | undefined } & { message: string };
 
-/** Makes a problem of an object. */
-export function problem(severity: Severity, reason: string, object: string, text: ProblemText): Problem {
-  return { severity, reason, object, ...defined(text) };
+/** Makes a problem of an object. @param text what is said of it; its remedy has commands between backticks */
+export function problem(
+  severity: Severity,
+  reason: string,
+  object: string,
+  { remedy, ...text }: ProblemText,
+): Problem {
+  return { severity, reason, object, ...defined(text), ...remedyOf(remedy) };
+}
+
+/** Returns what is to be done, as people read it, with the commands, which the text has between backticks. */
+export function remedyOf(text: string | undefined): Pick<Problem, "remedy" | "commands"> {
+  if (text === undefined) return {};
+  const commands = [...text.matchAll(/`(kubectl [^`]+)`/g)].map(([, command]) => command!);
+  return { remedy: text.replaceAll("`", ""), ...(commands.length > 0 && { commands }) };
 }
 
 /** A condition with a reason and a message, as our own kinds and Kubernetes' have it. */
@@ -63,7 +77,8 @@ export function conditionProblem(
     ...about,
     reason: reason || type,
     message,
-    ...defined({ since: lastTransitionTime, remedy }),
+    ...defined({ since: lastTransitionTime }),
+    ...remedyOf(remedy),
     ...(meaning !== undefined && linkOf(meaning)),
   };
 }

@@ -45,16 +45,16 @@ const GROUP_REASONS = {
   PhysicalVolumesMissing: isFalse(
     "A physical volume of the volume group is missing. `denolith doctor` on the node names it" +
       runbook("storage.md#missing-physical-volume"),
-    "Attach the disk again, or remove it from the volume group. See kubectl denolith doctor NODE.",
+    "Attach the disk again, or remove it from the volume group. See `kubectl denolith doctor NODE`.",
   ),
   VolumeGroupReadOnly: isFalse(
     "The volume group is read-only or exported.",
-    "LVM changes nothing in it. kubectl denolith doctor NODE names the remedy.",
+    "LVM changes nothing in it. `kubectl denolith doctor NODE` names the remedy.",
   ),
   VolumeGroupUnresponsive: isFalse(
     "The disks of the volume group do not respond, or LVM cannot read it" +
       runbook("nodes-and-controllers.md#lvm-commands-do-not-complete"),
-    "Find the disk with kubectl denolith doctor NODE, and dmesg on the node.",
+    "Find the disk with `kubectl denolith doctor NODE`, and dmesg on the node.",
   ),
 } as const satisfies Reasons;
 
@@ -246,7 +246,7 @@ export const NODE_CONDITIONS = {
     NoOrphans: isFalse("Each logical volume of the driver has its object."),
     OrphansFound: isTrue(
       "Some have none: [orphans](../guides/volume-repair.md#orphans).",
-      "kubectl denolith orphans lists them. Use their data again, or remove them.",
+      "`kubectl denolith orphans` lists them. Use their data again, or remove them.",
     ),
   },
   DisksLost: {
@@ -255,14 +255,14 @@ export const NODE_CONDITIONS = {
       "A disk that the driver has taken is not there any more. The message names it" +
         runbook("storage.md#missing-physical-volume"),
       "Attach the disk again. If it is gone for good, remove it from the volume group, and withdraw its " +
-        "acceptance: kubectl denolith disks --withdraw DISK.",
+        "acceptance: `kubectl denolith disks --withdraw DISK`.",
     ),
   },
   DisksRefused: {
     DisksTaken: isFalse("No disk that was accepted waits to be taken."),
     DisksRefused: isTrue(
       "A disk that was [accepted](../guides/disks.md#accept-a-disk) is not taken. The message gives the cause.",
-      "Remove the cause, or withdraw the acceptance: kubectl denolith disks --withdraw DISK.",
+      "Remove the cause, or withdraw the acceptance: `kubectl denolith disks --withdraw DISK`.",
     ),
   },
   PhysicalVolumesMissing: {
@@ -270,7 +270,7 @@ export const NODE_CONDITIONS = {
     PhysicalVolumesMissing: isTrue(
       "LVM does not find some. The message names the volume groups and the UUIDs" +
         runbook("storage.md#missing-physical-volume"),
-      "Attach the disk again, or remove it from the volume group. See kubectl denolith doctor NODE.",
+      "Attach the disk again, or remove it from the volume group. See `kubectl denolith doctor NODE`.",
     ),
   },
   ThinPoolsNearFull: {

@@ -19,6 +19,8 @@ import {
   lvmVolumes,
 } from "../../k8s/api/lvm_objects.ts";
 import {
+  type Event,
+  events,
   type KubeObject,
   type Lease,
   leases,
@@ -29,8 +31,12 @@ import {
   persistentVolumeClaims,
   persistentVolumes,
   type Resource,
+  type StorageClass,
+  storageClasses,
 } from "../../k8s/api/objects.ts";
-import { provisionerOf } from "../../k8s/provisioner/claim.ts";
+import { type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
+import { type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
+import { classNameOf, provisionerOf } from "../../k8s/provisioner/claim.ts";
 import { sidecarLeaseName } from "../../k8s/runtime/leader.ts";
 import { type VolumeSnapshotContent, volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
 
@@ -66,12 +72,30 @@ export interface ClusterState extends AgentEvidence {
   readonly pendingClaims: readonly PersistentVolumeClaim[];
   /** The definitions that are too old for this plugin; absent for none, and where they were not to be read. */
   readonly outdatedDefinitions?: string;
+  /** What is under way; absent where it was not to be read. */
+  readonly work?: ClusterWork;
+}
+
+/** What is under way in a cluster, as far as LVMVolumes do not tell. */
+export interface ClusterWork {
+  /** All claims without a volume whose class is the driver's, also those that wait for a pod. */
+  readonly claims: readonly PersistentVolumeClaim[];
+  /** The events about claims, while one waits. */
+  readonly claimEvents: readonly Event[];
+  /** The classes of the driver. */
+  readonly storageClasses: readonly StorageClass[];
+  /** The moves of the driver. */
+  readonly moves: readonly LvmMove[];
+  /** The imports of the driver. */
+  readonly imports: readonly LvmImport[];
 }
 
 /** Options of {@linkcode readClusterState}. */
 export interface ReadOptions {
   /** Whether claims are read: a cluster may have very many. */
   readonly withClaims?: boolean;
+  /** Whether claims are read, and else what is under way. */
+  readonly withWork?: boolean;
   /** The definitions of the driver's kinds, if they are to be read. */
   readonly definitions?: Definitions;
 }
@@ -122,7 +146,7 @@ export async function readClusterState(
   client: ApiClient,
   driver: string,
   now: Date,
-  { withClaims = false, definitions }: ReadOptions = {},
+  { withWork = false, withClaims = withWork, definitions }: ReadOptions = {},
 ): Promise<ClusterState> {
   const reader = new LenientReader(client);
   const [allNodes, lvm, agentLeases, provisionerLeases, volumes, snapshots, allPersistentVolumes, contents, claims] =
@@ -139,6 +163,8 @@ export async function readClusterState(
       definitions?.read(),
     ]);
   const isOwn = ({ spec }: AgentManaged | LvmNode) => spec.driverName === driver;
+  const pending = claims.filter(({ status }) => status?.phase === "Pending");
+  const work = withWork ? await readWork(reader, driver, pending) : undefined;
   return {
     ...{ driver, now, nodes: allNodes, agentLeases, provisionerLeases, unread: reader.unreadKinds() },
     lvmNodes: lvm.filter(isOwn),
@@ -146,8 +172,35 @@ export async function readClusterState(
     snapshots: snapshots.filter(isOwn),
     persistentVolumes: allPersistentVolumes.filter(({ spec }) => spec?.csi?.driver === driver),
     contents: contents.filter(({ spec }) => spec.driver === driver),
-    pendingClaims: claims.filter((claim) => claim.status?.phase === "Pending" && provisionerOf(claim) === driver),
-    ...defined({ outdatedDefinitions: definitions?.outdated }),
+    pendingClaims: pending.filter((claim) => provisionerOf(claim) === driver),
+    ...defined({ outdatedDefinitions: definitions?.outdated, work }),
+  };
+}
+
+/** Reads what is under way. @param pending the claims without a volume */
+async function readWork(
+  reader: LenientReader,
+  driver: string,
+  pending: readonly PersistentVolumeClaim[],
+): Promise<ClusterWork> {
+  const [moves, imports, classes] = await Promise.all([
+    reader.list(lvmMoves),
+    reader.list(lvmImports),
+    reader.list(storageClasses),
+  ]);
+  const own = classes.filter(({ provisioner }) => provisioner === driver);
+  const names = new Set(own.map(({ metadata }) => metadata.name));
+  const waiting = pending.filter((claim) =>
+    provisionerOf(claim) === driver || (!claim.spec?.volumeName && names.has(classNameOf(claim)))
+  );
+  const ofClaims = { fieldSelector: `involvedObject.kind=${persistentVolumeClaims.kind}` };
+  const isOwn = ({ spec }: LvmMove | LvmImport) => spec.driverName === driver;
+  return {
+    claims: waiting,
+    claimEvents: waiting.length === 0 ? [] : await reader.list(events, ofClaims),
+    storageClasses: own,
+    moves: moves.filter(isOwn),
+    imports: imports.filter(isOwn),
   };
 }
 

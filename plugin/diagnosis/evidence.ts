@@ -11,7 +11,7 @@ import type { Event, Lease, Node, Pod } from "../../k8s/api/objects.ts";
 import { isNodeReady } from "../../k8s/api/pods.ts";
 import type { AgentEvidence } from "./cluster_state.ts";
 import { agentStateOf, silenceProblem } from "./nodes.ts";
-import { isUnread, listText, type Problem, problem, type Severity } from "../problem.ts";
+import { isUnread, listText, type Problem, problem, remedyOf, type Severity } from "../problem.ts";
 import { adviceFor, reasonOf, SYMPTOM_CHAPTERS, type SymptomChapter, withoutReason } from "./symptoms.ts";
 import { defined } from "../../base/defined.ts";
 import { formatBytes } from "../../base/size.ts";
@@ -67,11 +67,12 @@ const DEFAULT_REMEDY =
 export function messageProblem(message: string, source: MessageSource): Problem {
   const { chapter, object, since, severity = "error", remedy = DEFAULT_REMEDY } = source;
   const reason = reasonOf(message) ?? source.reason;
+  const advice = adviceFor(reason, chapter);
   return {
     ...{ severity, reason, object, message: withoutReason(message) },
     ...(since !== undefined && since !== "" && { since }),
-    ...{ remedy, runbook: SYMPTOM_CHAPTERS[chapter] },
-    ...adviceFor(reason, chapter),
+    ...(advice.remedy === undefined && { ...remedyOf(remedy), runbook: SYMPTOM_CHAPTERS[chapter] }),
+    ...advice,
   };
 }
 
@@ -128,7 +129,7 @@ export function waitProblems(
   const last = lastEvent(events, "Waiting");
   if (last === undefined || now.getTime() - Date.parse(timeOfEvent(last)) > MAX_RETRY_MS) return [];
   return [
-    eventProblem(last, { ...source, remedy: "LVM does not answer the agent. See kubectl denolith doctor NODE." }),
+    eventProblem(last, { ...source, remedy: "LVM does not answer the agent. See `kubectl denolith doctor NODE`." }),
   ];
 }
 
@@ -148,7 +149,7 @@ export function noControllerProblem(
       ? `no ${what} is active: ${holderIdentity} held its Lease, and does not renew it`
       : `no ${what} is active: nobody holds its Lease`,
     ...defined({ since: renewTime }),
-    remedy: "Look at the pods of the controller and its log: kubectl --namespace denolith-system get pods,leases",
+    remedy: "Look at the pods of the controller and its log: `kubectl --namespace denolith-system get pods,leases`",
     runbook: "no-active-controller",
   });
 }
@@ -219,7 +220,7 @@ export function agentProblems({ nodeName, lvmNode, node, agentLeases, now, unrea
         ? "the Node does not exist, nor its LVMNode"
         : "the node has no LVMNode: no agent of the driver has reported on it",
       remedy: isGone
-        ? `If the node is gone for good: kubectl denolith forget-node ${nodeName}`
+        ? `If the node is gone for good: \`kubectl denolith forget-node ${nodeName}\``
         : "Find the pod of the node's agent in the driver's namespace, and read its log.",
       runbook: "node-does-not-come-back",
     })];

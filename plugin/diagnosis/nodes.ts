@@ -185,7 +185,7 @@ export function orphanViews({ lvmNodes }: Pick<ClusterState, "lvmNodes">): Orpha
 /** Returns what to do about a full volume group. @param disk one that nobody uses, and that a rule proposes for it */
 function fullRemedy(node: string, disk: NodeDisk | undefined): string {
   if (disk === undefined) return "Add a disk, or delete claims.";
-  return `Add the disk that nobody uses (kubectl denolith disks --accept ${disk.name} --node ${node}), or delete claims.`;
+  return `Add the disk that nobody uses (\`kubectl denolith disks --accept ${disk.name} --node ${node}\`), or delete claims.`;
 }
 
 /** The reasons of conditions of a node by which volumes are in danger. */
@@ -234,14 +234,14 @@ export function silenceProblem(name: string, ready: boolean | undefined, since: 
       : "its agent is silent: it gives no sign of life",
     since,
     remedy: isDown
-      ? `Wait for the node. If it is gone for good: kubectl denolith forget-node ${name}`
+      ? `Wait for the node. If it is gone for good: \`kubectl denolith forget-node ${name}\``
       : silenceRemedy(name),
     runbook: "node-does-not-come-back",
   });
 }
 
 function silenceRemedy(name: string): string {
-  return `kubectl denolith doctor ${name} shows whether LVM waits for a disk. If it gets no answer, read the log of the agent's ` +
+  return `\`kubectl denolith doctor ${name}\` shows whether LVM waits for a disk. If it gets no answer, read the log of the agent's ` +
     "pod, and restart it. Until the agent reports, its node gets no new volumes.";
 }
 
@@ -267,7 +267,7 @@ function groupProblems({ name, groups }: NodeView, disks: readonly NodeDisk[]): 
       problems.push(problem("warning", "VolumeGroupReadOnly", object, {
         message: `LVM can create nothing in volume group ${group.name} now` +
           (group.refusal === undefined ? "" : `: ${group.refusal}`),
-        remedy: `See kubectl denolith doctor ${name}.`,
+        remedy: `See \`kubectl denolith doctor ${name}\`.`,
       }));
     }
     return problems;

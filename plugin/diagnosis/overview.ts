@@ -9,7 +9,7 @@ import { formatBytes } from "../../base/size.ts";
 import { isForgotten } from "../../k8s/api/lvm_objects.ts";
 import { DEFINITIONS } from "../../k8s/client/definitions.ts";
 import type { ClusterState } from "./cluster_state.ts";
-import { nodeProblems, type NodeView, nodeViews, usedPercent } from "./nodes.ts";
+import { type GroupView, nodeProblems, type NodeView, nodeViews, usedPercent } from "./nodes.ts";
 import { isHeld, knownFacts, noControllerProblem } from "./evidence.ts";
 import { compareProblems, compareText, type Problem, problem } from "../problem.ts";
 import { heldProblems, snapshotProblems, snapshotViews, volumeProblems, volumeViews } from "./volumes.ts";
@@ -26,6 +26,8 @@ export interface Overview {
   readonly size: bigint;
   /** What of it is free. */
   readonly free: bigint;
+  /** What of it becomes free when deleted volumes are erased. */
+  readonly erasing: bigint;
   /** What of it is used, in percent. */
   readonly usedPercent: number;
   /** The nodes. */
@@ -46,13 +48,14 @@ export interface Overview {
 export function overviewOf(state: ClusterState): Overview {
   const nodes = nodeViews(state);
   const groups = nodes.flatMap(({ groups }) => groups);
-  const [size, free] = [groups.reduce((sum, { size }) => sum + size, 0n), groups.reduce((sum, g) => sum + g.free, 0n)];
+  const sumOf = (bytes: (group: GroupView) => bigint) => groups.reduce((sum, group) => sum + bytes(group), 0n);
+  const [size, free, erasing] = [sumOf((one) => one.size), sumOf((one) => one.free), sumOf((one) => one.erasing ?? 0n)];
   const [volumes, snapshots] = [volumeViews(state), snapshotViews(state)];
   const claims = new Map(volumes.map(({ id, claim }) => [id, claim]));
   const names = new Map(snapshots.map(({ id, volumeSnapshot }) => [id, volumeSnapshot]));
   const nameOf = (kind: string, known: string | undefined, id: string) => known === undefined ? id : `${kind}/${known}`;
   return {
-    ...{ driver: state.driver, size, free, usedPercent: usedPercent(size, free), nodes, unread: state.unread },
+    ...{ driver: state.driver, size, free, erasing, usedPercent: usedPercent(size, free), nodes, unread: state.unread },
     volumes: countBy(volumes.map(({ state }) => state)),
     snapshots: countBy(snapshots.map(({ state }) => state)),
     orphans: nodes.reduce((sum, { orphans }) => sum + orphans, 0),
@@ -146,7 +149,7 @@ function withoutAgent({ volumes }: ClusterState, nodes: readonly NodeView[]): Pr
       message: `it has ${length} ${
         length === 1 ? "volume" : "volumes"
       }, and no LVMNode: the node is gone, or its agent`,
-      remedy: `If it is gone for good: kubectl denolith forget-node ${name}`,
+      remedy: `If it is gone for good: \`kubectl denolith forget-node ${name}\``,
       runbook: "node-does-not-come-back",
     })
   );
@@ -162,7 +165,7 @@ function claimProblems({ pendingClaims, now }: ClusterState): Problem[] {
       ? []
       : [problem("warning", "ClaimPending", `claim/${namespace}/${name}`, {
         message: "the claim is Pending, and the driver was asked for its volume",
-        remedy: `kubectl denolith why ${name} --namespace ${namespace} names the cause.`,
+        remedy: `\`kubectl denolith why ${name} --namespace ${namespace}\` names the cause.`,
         runbook: "claim-stays-pending",
         since,
       })]

@@ -4,11 +4,12 @@ import { FORGOTTEN_ANNOTATION } from "../../k8s/api/lvm_objects.ts";
 import type { PersistentVolumeClaim } from "../../k8s/api/objects.ts";
 import type { LvmMove } from "../../k8s/handover/moves.ts";
 import { type ApiClient, ApiError } from "../../k8s/client/client.ts";
+import { messageProblem } from "./evidence.ts";
 import { type ClaimState, readClaimState } from "./claim_state.ts";
 import { type ClusterState, readClusterState } from "./cluster_state.ts";
 import { nodeProblems, nodeViews } from "./nodes.ts";
 import { explainNode } from "./overview.ts";
-import { compareText, conditionProblem } from "../problem.ts";
+import { compareText, conditionProblem, remedyOf } from "../problem.ts";
 import { heldProblems, snapshotViews, volumeProblems } from "./volumes.ts";
 import { explainClaim } from "./why.ts";
 import { boundProblems } from "./why_bound.ts";
@@ -201,6 +202,40 @@ Deno.test("readClusterState(): a claim waits for the driver that is Pending, and
   assertEquals(state.pendingClaims.map(({ metadata: { name } }) => name), ["a"]);
 });
 
+Deno.test("readClusterState() reads what is under way where it is asked for: moves, imports, and claims with their events", async () => {
+  const claim = (name: string, storageClassName: string, more: object = {}) => ({
+    ...{ metadata: { name }, spec: { storageClassName, ...more }, status: { phase: "Pending" } },
+  });
+  const ofDriver = (name: string, driverName: string) => ({ metadata: { name }, spec: { driverName } });
+  const lists = {
+    persistentvolumeclaims: [claim("a", "own"), claim("b", "other"), claim("c", "own", { volumeName: "pv" })],
+    storageclasses: [{ metadata: { name: "own" }, provisioner: "d" }, {
+      metadata: { name: "other" },
+      provisioner: "e",
+    }],
+    lvmmoves: [ofDriver("m", "d"), ofDriver("n", "e")],
+    lvmimports: [ofDriver("i", "d"), ofDriver("j", "e")],
+    events: [{ metadata: { name: "e" } }],
+  };
+  const read = async (of: Readonly<Record<string, readonly object[]>>) => {
+    const { work } = await readClusterState(clientOf(of), "d", NOW, { withWork: true });
+    const { claims, moves, imports, storageClasses, claimEvents } = work!;
+    return [claims, moves, imports, storageClasses, claimEvents]
+      .map((objects) => objects.map(({ metadata }) => metadata!.name).join());
+  };
+  assertEquals(await read(lists), ["a", "m", "i", "own", "e"]);
+  assertEquals(await read({ ...lists, persistentvolumeclaims: [] }), ["", "m", "i", "own", ""]); // of no claim, no events
+  assertEquals((await readClusterState(clientOf(lists), "d", NOW)).work, undefined);
+});
+
+Deno.test("remedyOf() has the commands that a remedy has between backticks, and the remedy without them", () => {
+  assertEquals(remedyOf("See `kubectl denolith doctor NODE`, or `kubectl get pods`. Set `previousPassphrase`."), {
+    remedy: "See kubectl denolith doctor NODE, or kubectl get pods. Set previousPassphrase.",
+    commands: ["kubectl denolith doctor NODE", "kubectl get pods"],
+  });
+  assertEquals([remedyOf("Wait."), remedyOf(undefined)], [{ remedy: "Wait." }, {}]);
+});
+
 Deno.test("heldProblems() finds a volume that nobody has been able to use for five minutes", () => {
   const held = (minutes: number, status = "True", isHeld = true) => {
     const lastTransitionTime = new Date(NOW.getTime() - minutes * 60_000).toISOString();
@@ -302,4 +337,15 @@ Deno.test("explainNode() names the space that is being erased", () => {
     facts.find(([label]) => label === "Group data")?.[1],
     "4 GiB of 10 GiB free, 60% used, 3 GiB being erased",
   );
+});
+
+Deno.test("messageProblem() has no commands of a remedy that another one takes the place of", () => {
+  const source = {
+    chapter: "pending",
+    object: "claim/ns/data",
+    reason: "Event",
+    remedy: "See `kubectl get pods`.",
+  } as const;
+  assertEquals(messageProblem("no [NoSpace]", source).commands, undefined);
+  assertEquals(messageProblem("no", source).commands, ["kubectl get pods"]);
 });

@@ -6,7 +6,7 @@
  */
 
 import { type Cause, reasonIn } from "../../base/error.ts";
-import type { Problem, Severity } from "../problem.ts";
+import { type Problem, remedyOf, type Severity } from "../problem.ts";
 
 /** The chapters of the runbooks that describe reasons, by what goes wrong. */
 export type SymptomChapter = keyof typeof SYMPTOM_CHAPTERS;
@@ -27,7 +27,7 @@ export const SYMPTOM_CHAPTERS = {
 export interface Symptom {
   /** The chapters that describe it. */
   readonly chapters: readonly [SymptomChapter, ...SymptomChapter[]];
-  /** What to do, in a sentence. */
+  /** What to do, in a sentence, with commands between backticks. */
   readonly remedy: string;
   /** True if nothing is to be done but waiting. */
   readonly isWait?: boolean;
@@ -47,11 +47,12 @@ export const SYMPTOMS: Readonly<Record<SymptomReason, Symptom>> = {
   },
   VolumeGroupUnresponsive: {
     chapters: ["pending", "expansion", "snapshot", "mount", "terminating"],
-    remedy: "LVM waits for a disk. Find it with kubectl denolith doctor NODE, and dmesg on the node.",
+    remedy: "LVM waits for a disk. Find it with `kubectl denolith doctor NODE`, and dmesg on the node.",
   },
   VolumeGroupUnreadable: {
     chapters: ["pending", "mount"],
-    remedy: "LVM does not find the volume group on its disks, or refuses to read it. See kubectl denolith doctor NODE.",
+    remedy:
+      "LVM does not find the volume group on its disks, or refuses to read it. See `kubectl denolith doctor NODE`.",
   },
   VolumeGroupReadOnly: {
     chapters: ["pending"],
@@ -99,18 +100,18 @@ export const SYMPTOMS: Readonly<Record<SymptomReason, Symptom>> = {
   },
   NodeGone: {
     chapters: ["terminating"],
-    remedy: "If the node is gone for good: kubectl denolith forget-node NODE.",
+    remedy: "If the node is gone for good: `kubectl denolith forget-node NODE`.",
   },
   AgentDoesNotAnswer: {
     chapters: ["pending", "expansion", "snapshot", "terminating"],
     remedy:
-      "kubectl denolith doctor NODE shows whether LVM waits for a disk. If it gets no answer, the agent is down: read its " +
+      "`kubectl denolith doctor NODE` shows whether LVM waits for a disk. If it gets no answer, the agent is down: read its " +
       "log. The request is repeated.",
   },
   AgentSilent: {
     chapters: ["pending", "terminating"],
     remedy:
-      "kubectl denolith doctor NODE shows whether LVM waits for a disk. If it gets no answer, restart the agent. Until it " +
+      "`kubectl denolith doctor NODE` shows whether LVM waits for a disk. If it gets no answer, restart the agent. Until it " +
       "reports, the node gets no new volumes.",
   },
   DriverNotRegistered: {
@@ -158,7 +159,7 @@ export const SYMPTOMS: Readonly<Record<SymptomReason, Symptom>> = {
   },
   NoSuchSnapshot: {
     chapters: ["snapshot"],
-    remedy: "The id in source.snapshotHandle is wrong, or the snapshot is gone: see kubectl denolith snapshots.",
+    remedy: "The id in source.snapshotHandle is wrong, or the snapshot is gone: see `kubectl denolith snapshots`.",
   },
   SourceUnsuitable: {
     chapters: ["pending"],
@@ -194,7 +195,7 @@ export const SYMPTOMS: Readonly<Record<SymptomReason, Symptom>> = {
     chapters: ["terminating"],
     remedy:
       "Delete its snapshots. One without a VolumeSnapshot is an orphan, as after its node was forgotten and came back: " +
-      "kubectl denolith orphans says how to remove it.",
+      "`kubectl denolith orphans` says how to remove it.",
   },
   DeletedByOthers: {
     chapters: ["terminating"],
@@ -317,10 +318,10 @@ export function withoutReason(message: string): string {
 export function adviceFor(
   reason: string,
   chapter?: SymptomChapter,
-): Pick<Problem, "remedy" | "runbook"> & { readonly severity?: Severity } {
+): Pick<Problem, "remedy" | "commands" | "runbook"> & { readonly severity?: Severity } {
   const symptom: Symptom | undefined = Object.hasOwn(SYMPTOMS, reason) ? SYMPTOMS[reason as SymptomReason] : undefined;
   if (symptom === undefined) return {};
   const { chapters, remedy, isWait } = symptom;
   const described = chapters.find((one) => one === chapter) ?? chapters[0];
-  return { remedy, runbook: SYMPTOM_CHAPTERS[described], ...(isWait && { severity: "info" }) };
+  return { ...remedyOf(remedy), runbook: SYMPTOM_CHAPTERS[described], ...(isWait && { severity: "info" }) };
 }

@@ -45,8 +45,12 @@ export interface VolumeView extends LvView {
   readonly claim?: string;
   /** Its PersistentVolume. */
   readonly persistentVolume?: string;
+  /** Its StorageClass. */
+  readonly storageClass?: string;
   /** Its size; the requested one before it exists. */
   readonly size: bigint;
+  /** The used share of its filesystem, in percent, as its agent last saw it. */
+  readonly usedPercent?: number;
   /** Its layout. */
   readonly layout: string;
   /** Its filesystem, or `Block`. */
@@ -83,7 +87,9 @@ function volumeView(volume: LvmVolume, persistentVolume: PersistentVolume | unde
     node: spec.nodeName,
     group: status?.volumeGroup,
     logicalVolume: status?.lvName,
+    storageClass: persistentVolume?.spec?.storageClassName || undefined,
     size: quantityToBytes(status?.size ?? spec.size) ?? 0n,
+    usedPercent: status?.usedPercent,
     state: stateOf(volume),
     layout: spec.thinProvision === true ? "thin" : spec.layout?.type ?? "linear",
     content: spec.volumeMode === "Block" ? "Block" : spec.fsType ?? "Filesystem",
@@ -168,7 +174,8 @@ export function heldProblems(volume: LvmVolume, object: string, now: Date): Prob
   if (since === undefined) return [];
   return [problem("warning", "HeldForLong", object, {
     message: "nobody can use the volume, because it is held for a move that does not end",
-    remedy: "kubectl denolith why CLAIM says what the move waits for; kubectl denolith move CLAIM --cancel undoes it.",
+    remedy:
+      "`kubectl denolith why CLAIM` says what the move waits for; `kubectl denolith move CLAIM --cancel` undoes it.",
     since,
     runbook: "move/when-it-does-not-go-on",
   })];

@@ -61,7 +61,7 @@ function fixedSizeNote({ storageClass }: ClaimState, object: string): Problem[] 
   const { name } = storageClass.metadata;
   return [problem("info", "ExpansionNotAllowed", object, {
     message: `nothing is wrong; its class ${name} does not allow expansion, so that kubectl refuses a larger size`,
-    remedy: `To allow it: kubectl patch storageclass ${name} --patch '{"allowVolumeExpansion":true}'`,
+    remedy: `To allow it: \`kubectl patch storageclass ${name} --patch '{"allowVolumeExpansion":true}'\``,
     runbook: SYMPTOM_CHAPTERS.expansion,
   })];
 }
@@ -182,9 +182,9 @@ function schedulingProblems({ pods, podEvents, nodeName, node, otherClaims }: Cl
         ? "The volume is on one node, and the pod can only run there."
         : elsewhere !== undefined
         ? `The volume is on node ${nodeName}, and that of claim ${elsewhere.claim} of the pod on node ` +
-          `${elsewhere.nodeName}. Move one of them: kubectl denolith move ${elsewhere.claim} --to ${nodeName}`
+          `${elsewhere.nodeName}. Move one of them: \`kubectl denolith move ${elsewhere.claim} --to ${nodeName}\``
         : isCordoned
-        ? `The volume is on node ${nodeName}, which is cordoned: kubectl uncordon ${nodeName}`
+        ? `The volume is on node ${nodeName}, which is cordoned: \`kubectl uncordon ${nodeName}\``
         : `The volume is on node ${nodeName}, and the pod can only run there. See what keeps it from there: taints, ` +
           `node selectors, or too little CPU or memory.`,
       runbook: SYMPTOM_CHAPTERS.mount,

@@ -75,7 +75,7 @@ function deletionProblems(state: SnapshotEvidence<VolumeGroupSnapshotContent>): 
         message:
           "the VolumeGroupSnapshot was deleted before the snapshot-controller had bound it, and its content is left",
         remedy:
-          `Set the annotation, and delete it: kubectl annotate ${object} ${annotation}=yes; kubectl delete ${object}`,
+          `Set the annotation, and delete it: \`kubectl annotate ${object} ${annotation}=yes\`; \`kubectl delete ${object}\``,
         ...about,
       }),
     ];

@@ -9,7 +9,7 @@ import { isFinished } from "../../k8s/handover/handover.ts";
 import { type LvmMove, lvmMoves } from "../../k8s/handover/moves.ts";
 import { moveProgressText, outcomeText } from "../../k8s/handover/move_status.ts";
 import type { ClaimState } from "./claim_state.ts";
-import { isUnread, type Problem, problem } from "../problem.ts";
+import { isUnread, type Problem, problem, remedyOf } from "../problem.ts";
 import { lvmImports } from "../../k8s/handover/imports.ts";
 import { importProgressText } from "../import/text.ts";
 import type { PersistentVolumeClaim } from "../../k8s/api/objects.ts";
@@ -30,13 +30,15 @@ export function moveInProgress(
   };
   const [absent] = absentAgents;
   if (absent !== undefined) {
-    return { ...problem, severity: "error", reason: "MoveWithoutAgent", remedy: absenceRemedy(move, absent) };
+    return { ...problem, severity: "error", reason: "MoveWithoutAgent", ...remedyOf(absenceRemedy(move, absent)) };
   }
   return {
     ...{ ...problem, severity: "info", reason: "BeingMoved" },
-    remedy: status.state === "Holding"
-      ? "End the pods that use the claim, or undo it: kubectl denolith move CLAIM --cancel."
-      : "Wait. Do not delete the claim or its PersistentVolume: the claim may be Lost meanwhile.",
+    ...remedyOf(
+      status.state === "Holding"
+        ? "End the pods that use the claim, or undo it: `kubectl denolith move CLAIM --cancel`."
+        : "Wait. Do not delete the claim or its PersistentVolume: the claim may be Lost meanwhile.",
+    ),
   };
 }
 
@@ -44,8 +46,8 @@ export function moveInProgress(
 function absenceRemedy({ spec: { targetNode, adopt }, status = {} }: LvmMove, absent: string): string {
   const isUndoable = !status.removing && status.state !== "Undoing";
   const end = isUndoable && absent === targetNode && !adopt
-    ? "undo the move: kubectl denolith move CLAIM --cancel"
-    : `forget it if it is gone for good: kubectl denolith forget-node ${absent}`;
+    ? "undo the move: `kubectl denolith move CLAIM --cancel`"
+    : `forget it if it is gone for good: \`kubectl denolith forget-node ${absent}\``;
   return `The agent of node ${absent} is away. Do not delete the claim. Bring the node back, or ${end}`;
 }
 
@@ -55,7 +57,7 @@ export function failedMove({ move }: Pick<ClaimState, "move">, object: string): 
   const { metadata: { name }, spec: { sourceNode, targetNode }, status: { error, message = "" } } = move;
   return problem("warning", "MoveFailed", object, {
     message: `its move from node ${sourceNode} to node ${targetNode} failed: ${message || (error?.message ?? "")}`,
-    remedy: `Remove the cause, and move it again. To forget the failure: kubectl delete lvmmove ${name}`,
+    remedy: `Remove the cause, and move it again. To forget the failure: \`kubectl delete lvmmove ${name}\``,
     runbook: RUNBOOK,
   });
 }

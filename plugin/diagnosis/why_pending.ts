@@ -165,7 +165,7 @@ function podProblem(pod: Pod, state: ClaimState, claim: PersistentVolumeClaim): 
         formatBytes(requestedBytes(claim))
       } free for the class: ${message}; ${known}`,
       remedy:
-        "Free space, accept a disk that kubectl denolith disks proposes, or correct the class, if it names the wrong volume group. " +
+        "Free space, accept a disk that `kubectl denolith disks` proposes, or correct the class, if it names the wrong volume group. " +
         "The pod is then scheduled by itself.",
       ...about,
     });

@@ -1,7 +1,7 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { GroupView, NodeView, PoolView } from "../diagnosis/nodes.ts";
 import { coloursOf } from "../output.ts";
-import { nodesTable } from "./list.ts";
+import { nodesTable, VOLUMES } from "./list.ts";
 
 const NOW = new Date("2026-02-03T04:05:06Z");
 
@@ -45,6 +45,25 @@ Deno.test("nodesTable() has the physical volumes of groups, and the metadata of 
     ["pool (thin)", "1 GiB", "79%", "5%"],
     ["g1", "1 TiB", "512 GiB", "51%", "1", "2 (1 missing)"],
   ]);
+});
+
+Deno.test("VOLUMES.table() says how full volumes are, those nearly full in colour, and their classes with --output wide", () => {
+  const colours = coloursOf({ hasColours: true });
+  const volume = (id: string, more: object) => ({
+    ...{ id, node: "n1", size: 1n << 30n, state: "Ready", layout: "linear", content: "ext4", ...more },
+  });
+  const volumes = [
+    volume("v1-a", { usedPercent: 89, storageClass: "fast" }),
+    volume("v1-b", { usedPercent: 90 }),
+    volume("v1-c", {}),
+  ];
+  const [title, ...rows] = VOLUMES.table(volumes, { wide: true, colours, now: NOW }).split("\n");
+  assertStringIncludes(title!, "USED");
+  assertStringIncludes(title!, "CLASS");
+  assertStringIncludes(rows[0]!, " 89%");
+  assertStringIncludes(rows[0]!, "fast");
+  assertStringIncludes(rows[1]!, colours.severity("warning", "90%"));
+  assert(!rows[2]!.includes("%"));
 });
 
 Deno.test("nodesTable() says which groups classes use only by name, and why", () => {

@@ -22,13 +22,14 @@ export function showStatus(session: Session): Promise<number> {
 
 /** Formats the overview of a cluster. */
 function overviewText(overview: Overview, options: TableOptions): string {
-  const { nodes, size, free, usedPercent, volumes, snapshots, orphans, problems, unread, driver } = overview;
+  const { nodes, size, free, erasing, usedPercent, volumes, snapshots, orphans, problems, unread, driver } = overview;
   const { colours } = options;
   const silent = nodes.filter(({ agent }) => agent === "Silent" || agent === "NotReported").length;
   return [
     `${colours.bold("Driver")}      ${driver}`,
     `${colours.bold("Nodes")}       ${nodes.length}${silent === 0 ? "" : `, ${silent} without a living agent`}`,
-    `${colours.bold("Space")}       ${sizeText(free)} of ${sizeText(size)} free, ${usedPercent}% used`,
+    `${colours.bold("Space")}       ${sizeText(free)} of ${sizeText(size)} free, ${usedPercent}% used` +
+    (erasing === 0n ? "" : `, ${sizeText(erasing)} of it being erased`),
     `${colours.bold("Volumes")}     ${countsText(volumes)}`,
     `${colours.bold("Snapshots")}   ${countsText(snapshots)}`,
     `${colours.bold("Orphans")}     ${orphans}`,

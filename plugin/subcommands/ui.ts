@@ -6,7 +6,8 @@
 
 import { messageOf } from "../../base/error.ts";
 import { ClusterChanges, clusterPage } from "../ui/cluster_page.ts";
-import { type Follow, servePage } from "../ui/server.ts";
+import { type ClaimMessage, claimPage } from "../ui/claim_page.ts";
+import { type Follow, type PageSource, servePage } from "../ui/server.ts";
 import { summaryPath, usageInSummary, type VolumeMessage, volumePage, type VolumeUsage } from "../ui/volume_page.ts";
 import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
 import { events, persistentVolumeClaims, pods } from "../../k8s/api/objects.ts";
@@ -22,7 +23,11 @@ export async function serveUi(session: Session): Promise<number> {
   const cluster = context === "" ? "the cluster" : `context ${context}`;
   session.note(`Reading ${cluster} by kubectl …`);
   await readClusterState(client, driver, session.now); // what fails at once ends the subcommand
-  const source = { cluster: followCluster(session), volume: (id: string) => followVolume(session, id) };
+  const source: PageSource = {
+    cluster: followCluster(session),
+    volume: (id) => followVolume(session, id),
+    claim: (namespace, name) => followClaim(session, { namespace, name }),
+  };
   const server = servePage({ source, port: Number(flags["port"]), signal });
   await session.dropNetwork(); // it listens already, and asks nobody but kubectl
   session.say(
@@ -39,9 +44,22 @@ function followCluster(session: Session): Follow {
   return async (send, signal) => {
     const changes = new ClusterChanges();
     const read = async (now: Date) =>
-      changes.next(clusterPage(await readClusterState(client, driver, now, { definitions }), context), now);
+      changes.next(
+        clusterPage(await readClusterState(client, driver, now, { withWork: true, definitions }), context),
+        now,
+      );
     await follow(session, { read, send, signal, watched: () => LISTED });
   };
+}
+
+function followClaim(session: Session, at: { readonly namespace: string; readonly name: string }): Follow {
+  const { client, driver, subject: { context } } = session;
+  const read = async (now: Date): Promise<ClaimMessage> => {
+    const state = await readClaimState(client, { driver, ...at, now });
+    const isGone = state.claim === undefined && state.volume === undefined && state.persistentVolume === undefined;
+    return { read: now.toISOString(), ...(!isGone && { claim: claimPage(state, context) }) };
+  };
+  return (send, signal) => follow(session, { read, send, signal, watched: () => watchedOfClaim(at) });
 }
 
 function followVolume(session: Session, id: string): Follow {
@@ -79,8 +97,12 @@ function watchedOf(id: string, claim: string | undefined): Watched[] {
   const own = [{ resource: lvmVolumes, selection: named(id) }, { resource: lvmSnapshots }];
   const [namespace, name] = claim?.split("/") ?? [];
   if (namespace === undefined || name === undefined) return own;
+  return [...own, ...watchedOfClaim({ namespace, name })];
+}
+
+/** Returns the objects on which a claim depends. */
+function watchedOfClaim({ namespace, name }: { readonly namespace: string; readonly name: string }): Watched[] {
   return [
-    ...own,
     { resource: persistentVolumeClaims, selection: { namespace, ...named(name) } },
     { resource: pods, selection: { namespace } },
     { resource: events, selection: { namespace, fieldSelector: `involvedObject.name=${name}` } },
@@ -92,7 +114,7 @@ function named(name: string): { fieldSelector: string } {
 }
 
 async function readVolume(session: Session, id: string, now: Date): Promise<VolumeMessage> {
-  const { client, driver } = session;
+  const { client, driver, subject: { context } } = session;
   const state = await readClusterState(client, driver, now);
   const view = volumeViews(state).find((volume) => volume.id === id);
   if (view === undefined) return { read: now.toISOString() };
@@ -107,7 +129,7 @@ async function readVolume(session: Session, id: string, now: Date): Promise<Volu
   const claim = ofClaim?.volume?.metadata.name === id ? ofClaim : undefined; // a later claim may have the same name
   const object = state.volumes.find(({ metadata }) => metadata.name === id);
   const about = claim ? [] : await new EvidenceReader(client).eventsAbout("LVMVolume", object);
-  const volume = volumePage(id, { state, claim, events: about, usage, unread });
+  const volume = volumePage(id, { state, claim, events: about, usage, unread, context });
   return { read: now.toISOString(), ...(volume && { volume }) };
 }
 
@@ -118,7 +140,10 @@ function forbidden(error: unknown): string {
 }
 
 /** Returns how full a volume is, or why that is not known. */
-async function readUsage(session: Session, { node, claim, content }: VolumeView): Promise<VolumeUsage | string> {
+async function readUsage(
+  session: Session,
+  { node, claim, content, usedPercent }: VolumeView,
+): Promise<VolumeUsage | string> {
   if (content === "Block") return "not known: it is a block device";
   if (claim === undefined) return "not known: no claim has it";
   try {
@@ -126,6 +151,7 @@ async function readUsage(session: Session, { node, claim, content }: VolumeView)
       "not known: no running pod has it mounted";
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
+    if (usedPercent !== undefined) return `about ${usedPercent}%, as its agent last saw it`;
     return error.status === 403
       ? "not shown: kubelet's statistics need the right to get nodes/proxy"
       : `not known: ${error.message}`;

@@ -8,6 +8,11 @@ import { layoutOfSpec } from "../../k8s/api/volume_mapping.ts";
 import type { LvmNode, LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import type { ClusterState } from "../diagnosis/cluster_state.ts";
+import { type DiskState, type DiskView, diskViews } from "../diagnosis/disk_views.ts";
+import { commandsFor, inContext } from "./commands.ts";
+import { type NamespaceUse, namespaceUses } from "./namespaces.ts";
+import { underWay, type Work } from "./under_way.ts";
+import { type WaitingClaim, waitingClaims } from "./waiting_claims.ts";
 import type { AgentState, GroupView, NodeView, PoolView } from "../diagnosis/nodes.ts";
 import { type Overview, overviewOf } from "../diagnosis/overview.ts";
 import { compareText, type Problem, type Severity } from "../problem.ts";
@@ -22,8 +27,8 @@ export type Sent<T> = T extends bigint ? number
 
 /** A part of a bar. Sizes are in bytes. */
 export interface Segment {
-  /** What it is; `other` is space that none of the driver's volumes has. */
-  readonly kind: "volume" | "snapshot" | "pool" | "other" | "free";
+  /** What it is: `erasing` is space of deleted volumes, `other` space that none of the driver's volumes has. */
+  readonly kind: "volume" | "snapshot" | "pool" | "erasing" | "other" | "free";
   /** Its name. */
   readonly name: string;
   /** The space that it takes; of a thin volume its virtual size. */
@@ -70,10 +75,16 @@ export interface ProblemKind {
   readonly count: number;
 }
 
-/** A problem, with what the page opens for it. */
+/** A problem, with what the page opens for it, and commands that can be run. */
 export interface ProblemEntry extends Problem {
   readonly node?: string;
   readonly volume?: string;
+  readonly commands: readonly string[];
+}
+
+/** A disk that nobody uses yet, with the command that accepts it. */
+export interface DiskEntry extends DiskView {
+  readonly commands: readonly string[];
 }
 
 /** The cluster, without its nodes. */
@@ -84,6 +95,14 @@ export interface ClusterSummary extends Omit<Overview, "nodes" | "problems"> {
   /** The size of the largest node: the bars of all nodes have its scale. */
   readonly largestNode: bigint;
   readonly problems: readonly ProblemEntry[];
+  /** The claims that wait for their volumes. */
+  readonly waiting: readonly WaitingClaim[];
+  /** Moves, imports and copies. */
+  readonly underWay: readonly Work[];
+  /** The disks that rules name, which are proposed, or accepted and not taken. */
+  readonly disks: readonly DiskEntry[];
+  /** The space of the volumes of each namespace. */
+  readonly namespaces: readonly NamespaceUse[];
 }
 
 /** The cluster: a value for each key, so that a change of one node sends this node alone. */
@@ -98,7 +117,10 @@ export function clusterPage(state: ClusterState, context: string): ClusterPage {
   const { nodes: views, problems: found, ...overview } = overviewOf(state);
   const [volumes, snapshots] = [volumeViews(state), snapshotViews(state)];
   const subjects = subjectsOf(volumes, snapshots);
-  const problems = found.map((problem) => ({ ...problem, ...subjectOf(problem, subjects) }));
+  const problems = found.map((problem): ProblemEntry => {
+    const subject = subjectOf(problem, subjects);
+    return { ...problem, ...subject, commands: commandsFor(problem, { context, node: subject.node }) };
+  });
   const known = new Set(views.map(({ name }) => name));
   const withoutAgent = new Set(volumes.map(({ node }) => node).filter((node) => !known.has(node)));
   const shared = {
@@ -129,7 +151,28 @@ export function clusterPage(state: ClusterState, context: string): ClusterPage {
     }),
   );
   const largestNode = [...nodes.values()].reduce((max, { size }) => size > max ? size : max, 0n);
-  return { cluster: { ...overview, context, nodes: views.length, largestNode, problems }, nodes };
+  const summary = { ...overview, context, nodes: views.length, largestNode, problems };
+  return {
+    cluster: {
+      ...summary,
+      waiting: waitingClaims(state),
+      underWay: underWay(state, context),
+      disks: diskEntries(state, context),
+      namespaces: namespaceUses(volumes),
+    },
+    nodes,
+  };
+}
+
+/** The states of disks about which there is something to do, or to wait for. */
+const OPEN_DISKS: readonly DiskState[] = ["Proposed", "Accepted", "Taking", "Refused", "Lost"];
+
+function diskEntries({ lvmNodes }: ClusterState, context: string): DiskEntry[] {
+  return diskViews(lvmNodes).filter(({ state }) => OPEN_DISKS.includes(state)).map((disk): DiskEntry => {
+    const command = disk.state === "Proposed" ? "accept" : disk.state === "Refused" ? "withdraw" : undefined;
+    const line = `kubectl denolith disks --${command} ${disk.name} --node ${disk.node}`;
+    return { ...disk, commands: command === undefined ? [] : [inContext(line, context)] };
+  });
 }
 
 /** What a node has. */
@@ -254,7 +297,7 @@ function restOf(
   const other = size - free - spare - erasing - used.reduce((sum, { bytes }) => sum + bytes, 0n);
   return [
     ...(other > 0n ? [{ kind: "other" as const, name: "other logical volumes and metadata", bytes: other }] : []),
-    ...(erasing > 0n ? [{ kind: "other" as const, name: "deleted volumes, being erased", bytes: erasing }] : []),
+    ...(erasing > 0n ? [{ kind: "erasing" as const, name: "deleted volumes, being erased", bytes: erasing }] : []),
     ...(spare > 0n ? [{ kind: "other" as const, name: "spare space", bytes: spare }] : []),
     ...(free > 0n ? [{ kind: "free" as const, name: "free", bytes: free }] : []),
   ];

@@ -1,5 +1,11 @@
 import { assert, assertEquals } from "@std/assert";
-import type { LvmNode, LvmSnapshot, LvmVolume, NodeVolumeGroup } from "../../k8s/api/lvm_objects.ts";
+import {
+  CLAIM_ANNOTATION,
+  type LvmNode,
+  type LvmSnapshot,
+  type LvmVolume,
+  type NodeVolumeGroup,
+} from "../../k8s/api/lvm_objects.ts";
 import type { ClusterState } from "../diagnosis/cluster_state.ts";
 import { DRIVER } from "../../tests/fake/cluster/control_plane.ts";
 import { clusterState } from "../../tests/fake/cluster/cluster_states.ts";
@@ -88,8 +94,47 @@ Deno.test("clusterPage(): spare space, and that of deleted volumes, are segments
   const more = { spare: "10Gi", erasing: { volumes: 2, space: "20Gi" } };
   const page = pageOf("n1", state({ lvmNodes: [node("n1", { ...group("data"), ...more })] }));
   assertEquals(short(page.groups[0]!.segments), [
-    ...["other other logical volumes and metadata 30", "other deleted volumes, being erased 20"],
+    ...["other other logical volumes and metadata 30", "erasing deleted volumes, being erased 20"],
     ...["other spare space 10", "free free 40"],
+  ]);
+});
+
+Deno.test("clusterPage(): the summary has what is erased, disks with the commands for them, and the space of namespaces", () => {
+  const disk = (name: string, proposed: boolean) => ({
+    name,
+    path: "/dev/x",
+    size: "1Ti",
+    volumeGroup: "data",
+    proposed,
+  });
+  const accepted = { name: "refused", volumeGroup: "data", state: "Refused" as const, message: "it has a filesystem" };
+  const lvmNode = node("n1", group("data", { erasing: { volumes: 1, space: "20Gi" } }));
+  Object.assign(lvmNode.status!, { disks: [disk("nvme-1", true), disk("used", false)], acceptedDisks: [accepted] });
+  const claimed = (name: string, claim: string) => ({
+    ...volume(name),
+    metadata: { name, annotations: { [CLAIM_ANNOTATION]: claim } },
+  });
+  const volumes = [claimed("v1", "shop/a"), claimed("v2", "shop/b"), claimed("v3", "data/a"), volume("v4")];
+  const { cluster } = clusterPage(state({ lvmNodes: [lvmNode], volumes }), "prod");
+  assertEquals(cluster.erasing, 20n * GiB);
+  assertEquals(cluster.disks.map(({ name, state, commands }) => [name, state, commands]), [
+    ["nvme-1", "Proposed", ["kubectl denolith disks --accept nvme-1 --node n1 --context prod"]],
+    ["refused", "Refused", ["kubectl denolith disks --withdraw refused --node n1 --context prod"]],
+  ]);
+  assertEquals(cluster.namespaces, [
+    { namespace: "shop", volumes: 2, size: 20n * GiB },
+    { namespace: "", volumes: 1, size: 10n * GiB },
+    { namespace: "data", volumes: 1, size: 10n * GiB },
+  ]);
+});
+
+Deno.test("clusterPage(): a problem has commands for the cluster of the page", () => {
+  const { cluster } = clusterPage(state({ lvmNodes: [node("n1", group("data", { writeable: false }))] }), "prod");
+  assertEquals(cluster.problems.map(({ remedy, commands }) => [remedy, commands]), [
+    ["See kubectl denolith doctor n1.", [
+      "kubectl denolith doctor n1 --context prod",
+      "kubectl denolith why node/n1 --context prod",
+    ]],
   ]);
 });
 
@@ -232,7 +277,7 @@ Deno.test("volumePage(): a volume without a claim has its facts, its limits and 
     })],
   });
   const events = [event("Old", "2026-01-01T00:00:00Z"), event("New", "2026-01-02T00:00:00Z")];
-  const page = volumePage("v1", { state: of, events, usage: "not known" })!;
+  const page = volumePage("v1", { state: of, events, context: "", usage: "not known" })!;
   assertEquals(Object.fromEntries(page.facts), {
     ...{ Node: "n1", Volume: "v1 (Ready)", "Volume group": "data", Layout: "raid5 with 2 stripes of 64Ki" },
     ...{ Images: "3, each on a physical volume of its own", Filesystem: "ext4", Discard: "fstrim each 24h" },
@@ -243,5 +288,5 @@ Deno.test("volumePage(): a volume without a claim has its facts, its limits and 
     "New LVMVolume/v1",
     "Old LVMVolume/v1",
   ]);
-  assertEquals(volumePage("v2", { state: of, usage: "" }), undefined);
+  assertEquals(volumePage("v2", { state: of, context: "", usage: "" }), undefined);
 });

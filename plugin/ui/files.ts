@@ -9,12 +9,14 @@ import dom from "./page/dom.js" with { type: "text" };
 import format from "./page/format.js" with { type: "text" };
 import icon from "./page/icon.svg" with { type: "text" };
 import index from "./page/index.html" with { type: "text" };
+import lists from "./page/lists.js" with { type: "text" };
 import main from "./page/main.js" with { type: "text" };
 import nodesStyle from "./page/nodes.css" with { type: "text" };
 import nodes from "./page/nodes.js" with { type: "text" };
 import problems from "./page/problems.js" with { type: "text" };
 import style from "./page/page.css" with { type: "text" };
 import volume from "./page/volume.js" with { type: "text" };
+import volumes from "./page/volumes.js" with { type: "text" };
 
 /** A file. */
 export interface PageFile {
@@ -36,7 +38,9 @@ export const FILES: Readonly<Record<string, PageFile>> = {
   "/bars.js": script(bars),
   "/dom.js": script(dom),
   "/format.js": script(format),
+  "/lists.js": script(lists),
   "/nodes.js": script(nodes),
   "/problems.js": script(problems),
   "/volume.js": script(volume),
+  "/volumes.js": script(volumes),
 };

@@ -55,7 +55,7 @@ Deno.test("volumePage(): a volume without a status has the problems of its own s
     snapshots: [snapshot("s1", "v1"), snapshot("s2", "v2")],
     unread: ["nodes: x"],
   });
-  const page = volumePage("v1", { state: of, usage: "not known", unread: ["events: x", "nodes: x"] })!;
+  const page = volumePage("v1", { state: of, context: "", usage: "not known", unread: ["events: x", "nodes: x"] })!;
   assertEquals(page.problems.map(({ object }) => object), ["lvmsnapshot/s1"]);
   assertEquals(page.unread, ["events: x", "nodes: x"]);
   const labels = page.facts.map(([label]) => label);
@@ -69,7 +69,12 @@ Deno.test("volumePage(): an event counts as often as its series, and may be abou
     { metadata, lastTimestamp: "2026-01-02T00:00:00Z", count: 2 },
     { metadata, lastTimestamp: "2026-01-01T00:00:00Z" },
   ];
-  const page = volumePage("v1", { state: state({ volumes: [volume({})] }), events: events as never, usage: "" })!;
+  const page = volumePage("v1", {
+    state: state({ volumes: [volume({})] }),
+    events: events as never,
+    context: "",
+    usage: "",
+  })!;
   assertEquals(page.events.map(({ count, object }) => [count, object]), [[7, "/"], [2, "/"], [1, "/"]]);
 });
 
@@ -88,7 +93,11 @@ Deno.test("each file of the page has the type by which a browser uses it", () =>
 Deno.test("servePage(): a stream whose source fails ends, and its error is printed", async () => {
   const end = new AbortController();
   const fail = () => Promise.reject(new Error("no cluster"));
-  const server = servePage({ source: { cluster: fail, volume: () => fail }, port: 0, signal: end.signal });
+  const server = servePage({
+    source: { cluster: fail, volume: () => fail, claim: () => fail },
+    port: 0,
+    signal: end.signal,
+  });
   const printed: unknown[] = [];
   const { error } = console;
   console.error = (text: unknown) => void printed.push(text);

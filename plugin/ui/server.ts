@@ -20,6 +20,8 @@ export interface PageSource {
   readonly cluster: Follow;
   /** Returns what sends a volume, now and when it changes. */
   readonly volume: (id: string) => Follow;
+  /** Returns what sends a claim, now and when it changes. */
+  readonly claim: (namespace: string, name: string) => Follow;
 }
 
 /** Options of {@linkcode servePage}. */
@@ -100,13 +102,20 @@ interface StreamOptions {
 function respond(request: Request, source: PageSource, options: StreamOptions): Response {
   const { pathname } = new URL(request.url);
   const file = FILES[pathname] ?? chapterFile(pathname);
-  const [, id] = /^\/live\/volumes\/([\w.-]+)$/.exec(pathname) ?? [];
-  const follow = pathname === "/live/cluster" ? source.cluster : id === undefined ? undefined : source.volume(id);
+  const follow = followOf(pathname, source);
   if (file === undefined && follow === undefined) return new Response("not found\n", { status: 404 });
   const [type, body] = file === undefined ? ["text/event-stream", follow!] : [file.type, file.text];
   const headers = { "content-type": `${type}; charset=utf-8` };
   if (request.method === "HEAD") return new Response(null, { headers });
   return new Response(typeof body === "string" ? body : eventStream(body, options), { headers });
+}
+
+/** Returns what sends the data of a path. */
+function followOf(pathname: string, source: PageSource): Follow | undefined {
+  if (pathname === "/live/cluster") return source.cluster;
+  const [, kind, first = "", second] = /^\/live\/(volumes|claims)\/([\w.-]+)(?:\/([\w.-]+))?$/.exec(pathname) ?? [];
+  if (kind === "volumes" && second === undefined) return source.volume(first);
+  return kind === "claims" && second !== undefined ? source.claim(first, second) : undefined;
 }
 
 /** Returns the chapter of the runbooks that is meant by a path. */

@@ -12,7 +12,8 @@ async function setUp(follow: Follow = () => Promise.resolve()) {
     asked.push(id);
     return follow;
   };
-  const server = servePage({ source: { cluster: follow, volume }, port: 0, signal: end.signal });
+  const claim = (namespace: string, name: string) => volume(`${namespace}/${name}`);
+  const server = servePage({ source: { cluster: follow, volume, claim }, port: 0, signal: end.signal });
   const { origin } = new URL(server.address);
   const opened = await fetch(server.address, { redirect: "manual" });
   await opened.body?.cancel();
@@ -34,7 +35,11 @@ Deno.test("servePage() listens on the loopback address only, and ends with its s
   assertThrows(
     () =>
       servePage({
-        source: { cluster: () => Promise.resolve(), volume: () => () => Promise.resolve() },
+        source: {
+          cluster: () => Promise.resolve(),
+          volume: () => () => Promise.resolve(),
+          claim: () => () => Promise.resolve(),
+        },
         port,
         signal: s.end.signal,
       }),
@@ -123,11 +128,21 @@ Deno.test("servePage(): HEAD starts no stream, and a path that is none of a volu
     throw new Error("started");
   });
   assertEquals((await s.get("/live/cluster", { method: "HEAD" })).status, 200);
-  for (const path of ["/live/volumes/", "/live/volumes/a%2fb", "/live/volumes/a/b", "/../deno.json", "/constructor"]) {
+  const volumes = ["/live/volumes/", "/live/volumes/a%2fb", "/live/volumes/a/b"];
+  const claims = ["/live/claims/", "/live/claims/shop", "/live/claims/shop/a/b", "/live/claims/shop%2fa"];
+  for (const path of [...volumes, ...claims, "/../deno.json", "/constructor"]) {
     const answer = await s.get(path);
     await answer.body?.cancel();
     assertEquals(answer.status, 404, path);
   }
+});
+
+Deno.test("servePage(): a claim has its namespace in its path", async () => {
+  await using s = await setUp();
+  const answer = await s.get("/live/claims/shop/data-db-0.x");
+  assertEquals([answer.status, answer.headers.get("content-type")], [200, "text/event-stream; charset=utf-8"]);
+  await answer.body?.cancel();
+  assertEquals(s.asked, ["shop/data-db-0.x"]);
 });
 
 Deno.test("servePage() has the chapters of the runbooks as plain text", async () => {

@@ -14,6 +14,7 @@ import { compareProblems, compareText, conditionOf, type Problem } from "../prob
 import { snapshotProblems, volumeProblems, type VolumeView, volumeViews } from "../diagnosis/volumes.ts";
 import { explainClaim, type WhyAnswer } from "../diagnosis/why.ts";
 import { describeLayout, isRedundant, requiredPvCount } from "../../lvm/model/layout.ts";
+import { commandsFor } from "./commands.ts";
 import { familyTree, type TreeNode } from "./family_tree.ts";
 
 /** What a volume is shown from. */
@@ -28,6 +29,8 @@ export interface VolumeEvidence {
   readonly usage: VolumeUsage | string;
   /** What else could not be read, with the cause. */
   readonly unread?: readonly string[];
+  /** The context of the kubeconfig. */
+  readonly context: string;
 }
 
 /** An event. */
@@ -39,7 +42,9 @@ export interface EventEntry extends Pick<Problem, "reason" | "object" | "message
 }
 
 /** A volume. */
-export interface VolumePage extends VolumeView, Pick<WhyAnswer, "problems" | "facts" | "unread"> {
+export interface VolumePage extends VolumeView, Pick<WhyAnswer, "facts" | "unread"> {
+  /** What is wrong with it, with commands that can be run. */
+  readonly problems: readonly (Problem & { readonly commands: readonly string[] })[];
   readonly usage: VolumeUsage | string;
   /** Its IO limits, as parameters of a StorageClass. */
   readonly limits: Readonly<Record<string, string>>;
@@ -61,7 +66,7 @@ const MAX_EVENTS = 50;
 /** Returns what the page shows of a volume; `undefined` when there is none with this id. */
 export function volumePage(
   id: string,
-  { state, claim, events = [], usage, unread = [] }: VolumeEvidence,
+  { state, claim, events = [], usage, unread = [], context }: VolumeEvidence,
 ): VolumePage | undefined {
   const view = volumeViews(state).find((one) => one.id === id);
   const volume = state.volumes.find(({ metadata }) => metadata.name === id);
@@ -78,7 +83,7 @@ export function volumePage(
       ...volumeProblems(volume, `lvmvolume/${id}`).filter((problem) => !isExplained(problem)),
       ...state.snapshots.filter(({ spec }) => spec.sourceVolume === id)
         .flatMap((snapshot) => snapshotProblems(snapshot, `lvmsnapshot/${snapshot.metadata.name}`)),
-    ].sort(compareProblems),
+    ].sort(compareProblems).map((one) => ({ ...one, commands: commandsFor(one, { context, node: view.node }) })),
     facts: [...why?.facts ?? ownerFacts(view), ...storageFacts(volume, view)],
     ...{ usage, limits: volume.spec.ioLimits ?? {}, tree: familyTree(view, state), events: eventEntries(all) },
     unread: [...new Set([...state.unread, ...unread, ...why?.unread ?? []])].sort(),
@@ -125,7 +130,8 @@ function copyText({ copied, total, percent }: NonNullable<NonNullable<LvmVolume[
   return `${copied}${total === undefined ? "" : ` of ${total}`}${percent === undefined ? "" : `, ${percent}%`}`;
 }
 
-function eventEntries(events: readonly Event[]): EventEntry[] {
+/** Returns events as the page shows them, the last ones first. */
+export function eventEntries(events: readonly Event[]): EventEntry[] {
   return events.map((event): EventEntry => {
     const { type = "Normal", reason = "", message = "", involvedObject, count, series } = event;
     return {

@@ -3,6 +3,7 @@ import type { LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import type { ClaimState } from "../diagnosis/claim_state.ts";
 import { clusterState } from "../../tests/fake/cluster/cluster_states.ts";
 import { DRIVER } from "../../tests/fake/cluster/control_plane.ts";
+import { claimPage } from "./claim_page.ts";
 import { volumePage } from "./volume_page.ts";
 
 const NOW = new Date("2026-05-01T12:00:00Z");
@@ -35,11 +36,51 @@ function reasons(claim: Partial<ClaimState>): string[] {
     ...{ driver: DRIVER, now: NOW, key: "shop/db", volume, claimEvents: [], pods: [], podEvents: [], volumeEvents: [] },
     ...{ agentLeases: [], capacities: [], lvmNodes: [], absentAgents: [], otherClaims: [], unread: [], ...claim },
   };
-  return volumePage("v1-1", { state, claim: evidence, usage: "not known" })!.problems.map(({ reason }) => reason);
+  return volumePage("v1-1", { state, claim: evidence, context: "", usage: "not known" })!.problems.map(({ reason }) =>
+    reason
+  );
 }
 
 Deno.test("volumePage(): a Lost volume is Lost, also when its claim is gone", () => {
   assertEquals(reasons({}).slice(0, 1), ["Lost"]);
+});
+
+Deno.test("volumePage() and claimPage(): problems have commands for the cluster of the page", () => {
+  const state = clusterState({ now: NOW, volumes: [lostVolume()] });
+  const { problems } = volumePage("v1-1", { state, usage: "not known", context: "prod" })!;
+  assertEquals(problems.map(({ commands }) => commands), [["kubectl denolith why lvmvolume/v1-1 --context prod"]]);
+  const claim = { metadata: { name: "db", namespace: "shop" }, status: { phase: "Pending" } };
+  const events = [{ metadata: { name: "e" }, reason: "ProvisioningFailed", message: "no [VolumeGroupUnresponsive]" }];
+  const page = claimPage(
+    {
+      ...{
+        driver: DRIVER,
+        now: NOW,
+        key: "shop/db",
+        claim,
+        claimEvents: events,
+        pods: [],
+        podEvents: [],
+        nodeName: "n1",
+      },
+      ...{
+        volumeEvents: [],
+        agentLeases: [],
+        capacities: [],
+        lvmNodes: [],
+        absentAgents: [],
+        otherClaims: [],
+        unread: [],
+      },
+      storageClass: { metadata: { name: "fast" }, provisioner: DRIVER },
+    } as unknown as ClaimState,
+    "prod",
+  );
+  assertEquals([page.state, page.events.map(({ reason }) => reason)], ["Pending", ["ProvisioningFailed"]]);
+  assertEquals(page.problems[0]!.commands, [
+    "kubectl denolith doctor n1 --context prod",
+    "kubectl denolith why db --namespace shop --context prod",
+  ]);
 });
 
 Deno.test("volumePage(): what the explanation of the claim says of the volume is there once", () => {

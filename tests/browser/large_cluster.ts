@@ -28,6 +28,8 @@ import {
   pods,
   storageClasses,
 } from "../../k8s/api/objects.ts";
+import { type LvmImport, lvmImports } from "../../k8s/handover/imports.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { layoutOfSpec } from "../../k8s/api/volume_mapping.ts";
 import { volumeSnapshotContents } from "../../k8s/api/snapshot_objects.ts";
 import { snapshotIdOf, snapshotLvName, volumeIdOf, volumeLvName } from "../../base/ids.ts";
@@ -44,6 +46,12 @@ const TEAMS = ["shop", "billing", "search", "platform", "data", "mobile"];
 
 /** The claim that has all that the page can show. */
 export const SHOWN_CLAIM = "shop/db-0";
+
+/** The claim that waits for its volume. */
+export const WAITING_CLAIM = "data/warehouse";
+
+/** A disk that nobody uses. */
+const DISK = { size: "960Gi", rotational: false, identity: "8c1" };
 
 /** What that claim, its snapshots, and what is made from them take: two mirrored volumes, a linear one, three snapshots. */
 const SHOWN_BYTES = 2n * 2n * (100n * GiB + EXTENT) + 100n * GiB + 3n * 10n * GiB;
@@ -73,6 +81,8 @@ export function fillCluster(api: FakeApiServer, { nodes: count, trouble, now, se
   const fill = new Filling(api, seededRandom(seed), now);
   for (let index = 0; index < count; index++) fill.addNode(index, trouble ? index % 9 : index);
   fill.addShownVolume();
+  fill.addWork();
+  for (let claim = 0; trouble && claim < 6; claim++) fill.addWaitingClaim(`${WAITING_CLAIM}-${claim}`);
 }
 
 class Filling {
@@ -119,10 +129,13 @@ class Filling {
       ? [this.condition("ThinPoolsNearFull", "True", "ThinPoolNearFull", "data of nvme/thin is used by 91%", 3_600)]
       : [];
     const seen = fault === 2 ? this.ago(1_500) : this.ago(4);
+    const disks = index === 1
+      ? [{ ...DISK, name: "nvme-SAMSUNG_MZ7LH960_S45NNC0R", path: "/dev/nvme3n1", volumeGroup: "nvme", proposed: true }]
+      : [];
     const lvmNode: LvmNode = {
       metadata: { name, uid: `node-${index}` },
       spec: { driverName: DRIVER },
-      status: { volumeGroups: groups.map((group) => this.#reported(group)), conditions, lastUpdateTime: seen },
+      status: { volumeGroups: groups.map((group) => this.#reported(group)), conditions, lastUpdateTime: seen, disks },
     };
     this.api.put(lvmNodes, lvmNode);
     const lease = agentLeaseFor(lvmNode, "denolith-system");
@@ -145,12 +158,14 @@ class Filling {
   }
 
   #reported({ name, size, free, pool, volumes }: Group): NodeVolumeGroup {
+    const erasing = name === "hdd" && free > 200n * GiB ? { erasing: { volumes: 1, space: "200Gi" } } : {};
     const { virtual = 0n, ...thin } = pool ?? {};
     const thinPools = pool
       ? [{ ...thin as NodeThinPool, availableVirtual: formatQuantity(size / 4n * 3n - virtual) }]
       : [];
     return {
-      ...{ name, uuid: `uuid-of-${name}`, size: formatQuantity(size), free: formatQuantity(free), thinPools, volumes },
+      ...{ name, uuid: `uuid-of-${name}`, size: formatQuantity(size), thinPools, volumes, ...erasing },
+      free: formatQuantity(free - (name === "hdd" && free > 200n * GiB ? 200n * GiB : 0n)),
       ...{
         extentSize: "4Mi",
         lvCount: volumes.length,
@@ -204,6 +219,7 @@ class Filling {
     this.api.put(persistentVolumes, {
       metadata: { name: `pvc-${id.slice(3, 11)}` },
       spec: {
+        storageClassName: thin ? "thin" : "fast",
         csi: { driver: DRIVER, volumeHandle: id },
         claimRef: { namespace: namespace!, name: name!, uid: `uid-${claim}` },
       },
@@ -230,6 +246,7 @@ class Filling {
       },
       status: {
         ...{ state: lost ? "Lost" : "Ready", size: formatQuantity(size), volumeGroup: group, lvName: volumeLvName(id) },
+        ...(!lost && { usedPercent: claim === SHOWN_CLAIM ? 68 : 5 + Number.parseInt(id.slice(3, 7), 16) % 95 }),
         devicePath: `/dev/${group}/${volumeLvName(id)}`,
         conditions: [
           lost
@@ -323,9 +340,51 @@ class Filling {
         },
       });
     about("PersistentVolumeClaim", "ProvisioningSucceeded", "Successfully provisioned volume", 86_400 * 3);
-    about("Pod", "SuccessfulAttachVolume", "AttachVolume.Attach succeeded for volume", 86_300);
+    about("Pod", "Started", "Started container db", 86_300);
     about("PersistentVolumeClaim", "FileSystemResizeSuccessful", "MountVolume.NodeExpandVolume succeeded", 7_200);
     about("Pod", "Unhealthy", "Readiness probe failed: connection refused", 86_280, "Warning");
+  }
+
+  /** Adds a claim that waits for its volume. */
+  addWaitingClaim(claim: string): void {
+    const [namespace, name] = claim.split("/") as [string, string];
+    const { metadata: { uid } } = this.api.put(persistentVolumeClaims, {
+      metadata: {
+        name,
+        namespace,
+        annotations: { "volume.kubernetes.io/storage-provisioner": DRIVER },
+      },
+      spec: { storageClassName: "fast", resources: { requests: { storage: "20Ti" } } },
+      status: { phase: "Pending" },
+    });
+    this.api.put(events, {
+      metadata: { name: `${name}.failed`, namespace },
+      involvedObject: { kind: "PersistentVolumeClaim", name, namespace, uid: uid! },
+      ...{ type: "Warning", reason: "ProvisioningFailed", lastTimestamp: this.ago(30), count: 4 },
+      message: "not enough free space in nvme for 20 TiB (1.20 TiB free) [NoSpace]",
+    });
+  }
+
+  /** Adds a claim that waits for its volume, a move, and an import. */
+  addWork(): void {
+    this.addWaitingClaim(WAITING_CLAIM);
+    const handover = (claim: string) => {
+      const [namespace, name] = claim.split("/") as [string, string];
+      return {
+        ...{ driverName: DRIVER, persistentVolume: `pvc-${volumeIdOf(claim).slice(3, 11)}` },
+        claim: { namespace, name, uid: `uid-${claim}` },
+      };
+    };
+    this.api.put(lvmMoves, {
+      metadata: { name: volumeIdOf(SHOWN_CLAIM) },
+      spec: { ...handover(SHOWN_CLAIM), sourceNode: "worker-000", targetNode: "worker-002" },
+      status: { state: "Copying", copyMode: "Online", copy: { copied: "41Gi", total: "100Gi", percent: 41 } },
+    });
+    this.api.put(lvmImports, {
+      metadata: { name: volumeIdOf("shop/orders") },
+      spec: { ...handover("shop/orders"), from: "OpenEBS", volume: { nodeName: "worker-001" } } as LvmImport["spec"],
+      status: { state: "Imported", imported: true, message: "it can be returned, or finished" },
+    });
   }
 }
 

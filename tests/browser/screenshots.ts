@@ -18,12 +18,12 @@ const DESKTOP = { width: 1280, height: 860 };
 const PHONE = { width: 390, height: 844 };
 
 /** The pictures: what is shown, how, and what is done before. */
-const PICTURES: readonly { name: string; view: View; trouble?: boolean; before?: string }[] = [
+const PICTURES: readonly { name: string; view: View; before?: string }[] = [
   { name: "ui", view: DESKTOP },
   { name: "ui-dark", view: { ...DESKTOP, scheme: "dark" } },
   { name: "ui-node", view: DESKTOP, before: `location.hash = "#/node/worker-000"` },
   { name: "ui-volume", view: { width: 900, height: 1250 }, before: `openShown()` },
-  { name: "ui-trouble", view: { ...DESKTOP, scheme: "dark" }, trouble: true },
+  { name: "ui-volumes", view: { width: 1280, height: 520 }, before: `location.hash = "#volumes-title"` },
   { name: "ui-phone", view: PHONE },
   { name: "ui-phone-node", view: PHONE, before: `location.hash = "#/node/worker-000"` },
   { name: "ui-phone-volume", view: PHONE, before: `openShown()` },
@@ -40,8 +40,8 @@ async function main(): Promise<void> {
   await Deno.mkdir(FOLDER, { recursive: true });
   await using browser = await Chromium.start();
   let bytes = 0;
-  for (const { name, view, trouble = false, before } of PICTURES) {
-    await using page = await ServedPage.start({ nodes: 200, trouble });
+  for (const { name, view, before } of PICTURES) {
+    await using page = await ServedPage.start({ nodes: 200, trouble: false });
     await browser.view(view);
     await browser.open(page.address);
     await browser.until(`document.querySelectorAll("#nodes > li").length === 200`);
@@ -49,6 +49,8 @@ async function main(): Promise<void> {
       await browser.evaluate(`${OPEN_SHOWN}; ${before}; undefined`);
       const isOpen = before.includes("node/")
         ? `document.querySelector("details .body")`
+        : before.includes("volumes")
+        ? `document.querySelector("#volume-rows tr")`
         : `document.querySelector(".events")`;
       await browser.until(isOpen);
     }

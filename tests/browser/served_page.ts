@@ -7,6 +7,8 @@
 import { runPlugin } from "../../plugin/subcommands/run.ts";
 import type { Kubectl, KubectlCommand, KubectlOptions, KubectlOutput } from "../../plugin/kubectl.ts";
 import { lvmNodes, lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import { lvmImports } from "../../k8s/handover/imports.ts";
+import { lvmMoves } from "../../k8s/handover/moves.ts";
 import { volumeSnapshotContents, volumeSnapshots } from "../../k8s/api/snapshot_objects.ts";
 import { FakeApiServer } from "../fake/cluster/api_server.ts";
 import { FakeKubectl } from "../fake/cluster/kubectl.ts";
@@ -38,7 +40,8 @@ export class ServedPage implements AsyncDisposable {
 
   /** Serves the page of a cluster. */
   static async start(cluster: Omit<LargeClusterOptions, "now">): Promise<ServedPage> {
-    const resources = [lvmNodes, lvmVolumes, lvmSnapshots, volumeSnapshots, volumeSnapshotContents];
+    const own = [lvmNodes, lvmVolumes, lvmSnapshots, lvmMoves, lvmImports];
+    const resources = [...own, volumeSnapshots, volumeSnapshotContents];
     const api = FakeApiServer.start({ resources });
     fillCluster(api, { ...cluster, now: new Date() });
     const printed = Promise.withResolvers<string>();

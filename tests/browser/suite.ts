@@ -118,6 +118,109 @@ Deno.test("a volume's page has its claim, pod, node, layout and images, filesyst
   );
 });
 
+Deno.test("all volumes are in a table that is filtered, sorted, and shown in parts", async () => {
+  await using s = await setUp({ nodes: 30 });
+  const { browser } = s;
+  const count = () => browser.evaluate<number>(`document.querySelectorAll("#volume-rows tr").length`);
+  const column = (index: number) =>
+    browser.evaluate<string[]>(
+      `[...document.querySelectorAll("#volume-rows tr")].map((row) => row.children[${index}].textContent)`,
+    );
+  const total = Number(/^(\d+) volumes$/.exec(await s.text("#volumes-found"))![1]);
+  assert(total > 200, `${total}`);
+  assertEquals(await count(), 100);
+  await browser.evaluate(`document.querySelector("#more-volumes").click()`);
+  assertEquals(await count(), 200);
+  const sort = (title: string) => browser.evaluate(`document.querySelector('[data-focus="sort ${title}"]').click()`);
+  await sort("Used");
+  await sort("Used");
+  const used = (await column(2)).map((text) => Number.parseInt(text));
+  assertEquals(used, used.toSorted((a, b) => b - a));
+  assertEquals(
+    await browser.evaluate(`document.querySelector('[data-focus="sort Used"]').parentElement.ariaSort`),
+    "descending",
+  );
+  assertEquals(await browser.evaluate("document.activeElement.dataset.focus"), undefined);
+  const select = (id: string, value: string) =>
+    browser.evaluate(
+      `(() => { const list = document.querySelector("#${id}"); list.value = "${value}"; list.dispatchEvent(new Event("change")); })()`,
+    );
+  await select("namespace", "shop");
+  await select("class", "thin");
+  const claims = await column(0);
+  assert(claims.length > 0 && claims.every((claim) => claim.startsWith("shop/")), claims.join());
+  assert((await column(4)).every((name) => name === "thin"));
+  assertMatch(await s.text("#volumes-found"), new RegExp(`^${claims.length} of ${total} volumes$`));
+  await select("class", "");
+  await browser.evaluate(`document.querySelector("#volume-search").focus()`);
+  await browser.type("db-0");
+  await browser.until(`document.querySelectorAll("#volume-rows tr").length < 20`);
+  await browser.evaluate(
+    `[...document.querySelectorAll("#volume-rows a")].find((link) => link.textContent === "${SHOWN_CLAIM}").click()`,
+  );
+  await browser.until(`document.querySelector("dialog .events")`);
+  assertEquals(browser.complaints, []);
+});
+
+Deno.test("space by namespace leads to the volumes of one", async () => {
+  await using s = await setUp({ nodes: 9 });
+  const name = await s.browser.evaluate<string>(
+    `(() => { const button = document.querySelector("#namespace-rows button"); button.click(); return button.textContent; })()`,
+  );
+  const row = await s.text("#namespace-rows tr");
+  const [, volumes] = /(\d+) volumes/.exec(row)!;
+  assertMatch(await s.text("#volumes-found"), new RegExp(`^${volumes} of `));
+  const namespaces = await s.browser.evaluate<string[]>(
+    `[...document.querySelectorAll("#volume-rows a")].map((link) => link.textContent.split("/")[0])`,
+  );
+  assertEquals(new Set(namespaces), new Set([name]));
+});
+
+Deno.test("what waits and what is under way is shown, with its progress and commands", async () => {
+  await using s = await setUp({ nodes: 3 });
+  assertMatch(await s.text("#waiting"), /^NoSpace data\/warehouse 20 TiB of class fast/);
+  const work = await s.text("#under-way");
+  assertMatch(work, /Move shop\/db-0 from worker-000 to worker-002[^]*41%/);
+  assertMatch(work, /kubectl denolith move db-0 --namespace shop --cancel --context prod/);
+  assertMatch(work, /Import shop\/orders from OpenEBS to worker-001/);
+  assertMatch(
+    await s.text("#disks"),
+    /^Proposed nvme-SAMSUNG_\S+ worker-001[^]*disks --accept nvme-SAMSUNG_MZ7LH960_S45NNC0R --node worker-001/,
+  );
+  assertMatch(await s.text("#space"), /being erased/);
+  assert(await s.browser.evaluate(`document.querySelector(".part.erasing") !== null`));
+  await s.browser.evaluate(`document.querySelector("#waiting a").click()`);
+  await s.browser.until(`document.querySelector("dialog .events")`);
+  assertMatch(
+    await s.text("dialog"),
+    /^data\/warehouse\n[^]*NoSpace[^]*kubectl denolith why warehouse --namespace data/,
+  );
+});
+
+Deno.test("of many waiting claims the first ones are shown, and all at a click", async () => {
+  await using s = await setUp({ nodes: 9, trouble: true });
+  const count = () => s.browser.evaluate<number>(`document.querySelectorAll("#waiting > li").length`);
+  assertEquals([await count(), await s.text("#waiting-count"), await s.text("#waiting-all")], [5, "7", "Show all 7"]);
+  await s.browser.evaluate(`document.querySelector("#waiting-all").click()`);
+  assertEquals(await count(), 7);
+  assert(await s.browser.evaluate(`document.querySelector("#waiting-all").hidden`));
+});
+
+Deno.test("a command is copied by its button, or the page says that it may not", async () => {
+  await using s = await setUp({ nodes: 3 });
+  await s.browser.evaluate(`Object.defineProperty(navigator, "clipboard", { configurable: true, value: {
+    writeText: (text) => text.includes("finish") ? Promise.reject(new Error("no")) : Promise.resolve(globalThis.copied = text) } })`);
+  const click = (text: string) =>
+    s.browser.evaluate(
+      `[...document.querySelectorAll("#under-way .command")].find((line) => line.textContent.includes("${text}")).querySelector("button").click()`,
+    );
+  await click("move db-0");
+  await s.browser.until(`globalThis.copied === "kubectl denolith move db-0 --namespace shop --cancel --context prod"`);
+  assertMatch(await s.text("#under-way"), /Copied/);
+  await click("--finish");
+  await s.browser.until(`document.querySelector("#under-way").innerText.includes("Copying is not allowed")`);
+});
+
 Deno.test("names and messages from objects are text, never HTML", async () => {
   await using s = await setUp({ nodes: 3 });
   const [node] = s.page.api.objects(lvmNodes);
@@ -231,6 +334,7 @@ for (const scheme of ["light", "dark"] as const) {
         `document.querySelectorAll("#nodes summary").forEach((summary, index) => index > 3 || summary.click())`,
       );
       await s.browser.until(`document.querySelectorAll("#nodes .body").length > 3`);
+      await s.browser.evaluate(`document.querySelector('[data-focus="sort Used"]').click()`);
       assertEquals(await s.check(), []);
       await s.browser.evaluate(`document.querySelector('[data-focus^="node "]').scrollIntoView()`);
       const isOpen = await s.browser.evaluate(`document.querySelector('details[data-mark="node worker-000"]').open`);

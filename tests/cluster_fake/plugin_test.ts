@@ -91,6 +91,17 @@ Deno.test("kubectl denolith status: names what is wrong, the worst first, with i
   );
 });
 
+Deno.test("kubectl denolith status: says what becomes free when deleted volumes are erased", async () => {
+  await using s = await setUp();
+  const lvmNode = s.api.objects(lvmNodes).find(({ metadata }) => metadata.name === "n1")!;
+  const volumeGroups = lvmNode.status!.volumeGroups!.map((group) => ({
+    ...group,
+    erasing: { volumes: 1, space: "64Mi" },
+  }));
+  s.api.restore(lvmNodes, { ...lvmNode, status: { ...lvmNode.status, volumeGroups } });
+  assertMatch((await s.plugin(["status"])).output, /Space .* free, \d+% used, 64 MiB of it being erased\n/);
+});
+
 Deno.test("kubectl denolith nodes, volumes, snapshots: are tables, JSON with sizes in bytes, and YAML", async () => {
   await using s = await setUp();
   await s.cluster.snapshots.create({ id: snapshotIdOf("cut"), name: "cut", source: s.id, cowSize: FULL_COW });
@@ -102,7 +113,7 @@ Deno.test("kubectl denolith nodes, volumes, snapshots: are tables, JSON with siz
     s.plugin(["nodes", "-o", "json"]),
   ]);
   const [, , title, row] = volumes.output.split("\n");
-  assertMatch(title!, /^CLAIM +NODE +GROUP +SIZE +STATE +LAYOUT +CONTENT +AGE +VOLUME$/);
+  assertMatch(title!, /^CLAIM +NODE +GROUP +SIZE +USED +STATE +LAYOUT +CONTENT +AGE +VOLUME$/);
   assertMatch(row!, new RegExp(`^shop/db +n1 +data +32 MiB +Ready +linear +ext4 +\\d+s +${s.id}$`));
   const parsed = JSON.parse(json.output);
   assertEquals([parsed.context, parsed.namespace, parsed.volumes[0].size], ["fake", "default", Number(32n * MiB)]);

@@ -5,9 +5,17 @@
  */
 
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import type { Sent } from "../../plugin/ui/cluster_page.ts";
+import { lvmVolumes } from "../../k8s/api/lvm_objects.ts";
+import type { ClusterSummary, Sent } from "../../plugin/ui/cluster_page.ts";
+import type { ClaimMessage } from "../../plugin/ui/claim_page.ts";
 import type { VolumeMessage } from "../../plugin/ui/volume_page.ts";
-import { type Event, events, persistentVolumes } from "../../k8s/api/objects.ts";
+import {
+  type Event,
+  events,
+  persistentVolumeClaims,
+  persistentVolumes,
+  storageClasses,
+} from "../../k8s/api/objects.ts";
 import { DRIVER, FakeCluster } from "../fake/cluster/node_cluster.ts";
 import { pluginOver } from "../fake/cluster/plugin_run.ts";
 import { machineWith, MiB, request } from "../fake/cluster/volume_cluster.ts";
@@ -95,6 +103,10 @@ Deno.test("kubectl denolith ui: a volume has its facts, and what may not be read
   const ofClaim = (await claimed.next()).volume;
   assertEquals(ofClaim?.claim, "shop/db");
   assertEquals(ofClaim?.usage, "not shown: kubelet's statistics need the right to get nodes/proxy");
+  const [volumeNow] = s.cluster.api.objects(lvmVolumes);
+  s.cluster.api.restore(lvmVolumes, { ...volumeNow!, status: { ...volumeNow!.status, usedPercent: 65 } });
+  await using used = await s.open<Sent<VolumeMessage>>(`/live/volumes/${s.id}`);
+  assertEquals((await used.next()).volume?.usage, "about 65%, as its agent last saw it");
   await using none = await s.open<Sent<VolumeMessage>>("/live/volumes/v1-none");
   assertEquals(Object.keys(await none.next()), ["read"]);
 });
@@ -112,6 +124,29 @@ Deno.test("kubectl denolith ui: a volume without a claim has the events about it
     await using stream = await s.open<Sent<VolumeMessage>>(`/live/volumes/${id}`);
     assertEquals((await stream.next()).volume!.events.map(({ message }) => message), [`about ${id}`]);
   }
+});
+
+Deno.test("kubectl denolith ui: claims that wait are in the cluster, and one has the whole answer of why, until it is gone", async () => {
+  await using s = await setUp();
+  const provisioner = { "volume.kubernetes.io/storage-provisioner": DRIVER };
+  const metadata = { name: "big", namespace: "shop", annotations: provisioner };
+  s.cluster.api.put(persistentVolumeClaims, {
+    metadata,
+    ...{
+      spec: { storageClassName: "fast", resources: { requests: { storage: "1Ti" } } },
+      status: { phase: "Pending" },
+    },
+  });
+  s.cluster.api.put(storageClasses, { metadata: { name: "fast" }, provisioner: DRIVER });
+  await using cluster = await s.open<{ readonly cluster: Sent<ClusterSummary> }>("/live/cluster");
+  const { waiting } = (await cluster.next()).cluster;
+  assertEquals(waiting.map(({ claim, reason }) => [claim, reason]), [["shop/big", "Provisioning"]]);
+  await using stream = await s.open<Sent<ClaimMessage>>("/live/claims/shop/big");
+  const { claim } = await stream.next();
+  assertEquals([claim?.object, claim?.state], ["claim/shop/big", "Pending"]);
+  assert(claim!.problems.every(({ commands }) => commands.some((command) => command.endsWith("--context fake"))));
+  await using none = await s.open<Sent<ClaimMessage>>("/live/claims/shop/none");
+  assertEquals(Object.keys(await none.next()), ["read"]);
 });
 
 Deno.test("kubectl denolith ui: a failure is sent, and the next reading", async () => {

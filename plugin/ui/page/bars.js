@@ -14,6 +14,7 @@ export const KINDS = /** @type {const} */ ({
   volume: "volume",
   snapshot: "snapshot",
   pool: "thin pool",
+  erasing: "being erased",
   other: "other",
   free: "free",
 });

@@ -39,6 +39,17 @@ export function volumeLink(id, text, className) {
   );
 }
 
+/** Returns the link that opens a claim. @param {string} claim as `namespace/name` @param {string} [text] */
+export function claimLink(claim, text = claim) {
+  return element("a", { href: `#/claim/${encodeURIComponent(claim)}`, "data-focus": `claim ${claim}` }, text);
+}
+
+/** Returns how full a filesystem is; nothing where that is not known. @param {number | undefined} percent */
+export function usedText(percent) {
+  if (percent === undefined) return "";
+  return element("span", { class: percent >= 90 ? "state error" : "" }, `${percent}%`);
+}
+
 /** Returns the time since a moment, which goes on. @param {string} time RFC 3339 */
 export function age(time) {
   return element("time", { datetime: time, title: time }, formatAge(time));

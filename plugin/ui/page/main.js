@@ -8,11 +8,14 @@ import { legend } from "./bars.js";
 import { byId, element, focusOn, updateAges, updateChildren } from "./dom.js";
 import { formatBytes, formatCount } from "./format.js";
 import { nodeItem, openNode, selectNodes } from "./nodes.js";
+import { showLists } from "./lists.js";
 import { problemCounts, problemGroups, showProblemGroups } from "./problems.js";
-import { showNoVolume, showVolume } from "./volume.js";
+import { showClaim, showNoVolume, showVolume } from "./volume.js";
+import { showNamespaces, showVolumes } from "./volumes.js";
 
 /** @typedef {import("../cluster_page.ts").Sent<import("../cluster_page.ts").ClusterMessage>} ClusterMessage */
 /** @typedef {import("../cluster_page.ts").Sent<import("../volume_page.ts").VolumeMessage>} VolumeMessage */
+/** @typedef {import("../cluster_page.ts").Sent<import("../claim_page.ts").ClaimMessage>} ClaimMessage */
 /** @typedef {NonNullable<ClusterMessage["cluster"]>} Cluster */
 
 /** The number of kinds of problems that are shown at first. */
@@ -58,15 +61,22 @@ function showCluster() {
   more.hidden = shown.length === groups.length;
   more.textContent = `Show all ${groups.length} kinds`;
   showSpace(cluster);
+  showLists(cluster);
   showNodes(cluster);
+  showVolumes(known.nodes.values());
+  showNamespaces(cluster.namespaces);
   document.title = problems.length === 0 ? "denolith" : `(${problems.length}) denolith`;
   byId("space").classList.toggle("partial", unread.length > 0);
 }
 
 /** @param {Cluster} cluster */
-function showSpace({ size, free, usedPercent, nodes, volumes, snapshots, orphans, unread }) {
+function showSpace({ size, free, erasing, usedPercent, nodes, volumes, snapshots, orphans, unread }) {
   const tiles = [
-    ["Free", `${formatBytes(free)} of ${formatBytes(size)}`, `${usedPercent}% used`],
+    [
+      "Free",
+      `${formatBytes(free)} of ${formatBytes(size)}`,
+      `${usedPercent}% used` + (erasing === 0 ? "" : `, ${formatBytes(erasing)} of it being erased`),
+    ],
     ["Nodes", `${nodes}`, ""],
     ["Volumes", ...countTexts(volumes)],
     ["Snapshots", ...countTexts(snapshots)],
@@ -153,31 +163,33 @@ function connect(path, { take, say }) {
   return stream;
 }
 
-/** The path of the stream of the volume that is open; empty when none is. */
-let volumePath = "";
+/** The path of the stream of the volume or claim that is open; empty when none is. */
+let openPath = "";
 
 /** Opens what the address names after its `#`. */
 function followHash() {
-  const [, kind, encoded = ""] = /^#\/(volume|node)\/(.+)$/.exec(location.hash) ?? [];
+  const [, kind, encoded = ""] = /^#\/(volume|claim|node)\/(.+)$/.exec(location.hash) ?? [];
   const name = decodeURIComponent(encoded);
-  closeStream(volumePath);
-  if (kind !== "volume") dialog.close();
+  closeStream(openPath);
+  const isShown = kind === "volume" || kind === "claim";
+  if (!isShown) dialog.close();
   if (kind === "node") {
     search.value = known.nodes.has(name) ? "" : search.value;
     showCluster();
     openNode(name);
     history.replaceState(null, "", "/"); // so that the same link leads there again
   }
-  if (kind !== "volume") return;
+  if (!isShown) return;
   showNoVolume(name, "Reading …");
   if (!dialog.open) openDialog();
   byId("volume-title").focus();
   dialog.scrollTop = 0;
-  volumePath = `/live/volumes/${encodeURIComponent(name)}`;
-  openStream(volumePath, {
-    take: (/** @type {VolumeMessage} */ { volume }) => {
-      if (volume === undefined) showNoVolume(name, "There is no such volume any more.");
-      else showVolume(volume);
+  openPath = `/live/${kind}s/${name.split("/").map(encodeURIComponent).join("/")}`;
+  openStream(openPath, {
+    take: (/** @type {VolumeMessage & ClaimMessage} */ { volume, claim }) => {
+      if (volume !== undefined) showVolume(volume);
+      else if (claim !== undefined) showClaim(name, claim);
+      else showNoVolume(name, `There is no such ${kind} any more.`);
     },
     say: (state, text) => {
       if (state === "failed") setText("volume-state", text);
@@ -206,8 +218,8 @@ dialog.addEventListener("click", (event) => {
   if (event.target === dialog) dialog.close(); // beside it
 });
 dialog.addEventListener("close", () => {
-  if (location.hash.startsWith("#/volume/")) history.replaceState(null, "", "/");
-  closeStream(volumePath);
+  if (/^#\/(?:volume|claim)\//.test(location.hash)) history.replaceState(null, "", "/");
+  closeStream(openPath);
 });
 addEventListener("hashchange", followHash);
 document.addEventListener("visibilitychange", updateStreams);

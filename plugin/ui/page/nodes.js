@@ -5,7 +5,7 @@
  */
 
 import { bar } from "./bars.js";
-import { age, disclosure, element, volumeLink } from "./dom.js";
+import { age, disclosure, element, usedText, volumeLink } from "./dom.js";
 import { formatBytes, formatCount } from "./format.js";
 
 /** @typedef {import("../cluster_page.ts").Sent<import("../cluster_page.ts").NodePage>} NodePage */
@@ -153,6 +153,7 @@ function poolPart({ name, size, owned, dataPercent, metadataPercent, availableVi
 const COLUMNS = /** @type {const} */ ([
   ["Claim", ""],
   ["Size", ""],
+  ["Used", ""],
   ["State", ""],
   ["Layout", "wide"],
   ["Filesystem", "wide"],
@@ -172,11 +173,12 @@ function volumeTable(volumes) {
 }
 
 /** @param {Volume} volume */
-function volumeRow({ id, claim, size, state, layout, content, group, created, severity }) {
+function volumeRow({ id, claim, size, usedPercent, state, layout, content, group, created, severity }) {
   /** @type {(string | HTMLElement)[]} */
   const cells = [
     volumeLink(id, claim ?? id),
     formatBytes(size),
+    usedText(usedPercent),
     element("span", { class: `state ${severity ?? ""}` }, state),
     ...[layout, content, group ?? "", created === undefined ? "" : age(created)],
   ];

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { age, disclosure, element, updateChildren, volumeLink } from "./dom.js";
+import { age, claimLink, disclosure, element, updateChildren, volumeLink } from "./dom.js";
 
 /** @typedef {import("../cluster_page.ts").Sent<import("../cluster_page.ts").ProblemEntry>} Problem */
 
@@ -80,8 +80,11 @@ function titleOf(severity, reason) {
 
 /** @param {Problem} problem @param {readonly HTMLElement[]} more what follows the message */
 function problemItem({ severity, reason, object, message, since, node, volume }, more) {
+  const claim = /^claim\/(.+)$/.exec(object)?.[1];
   const subject = volume !== undefined
     ? volumeLink(volume, object)
+    : claim !== undefined
+    ? claimLink(claim, object)
     : node !== undefined
     ? element("a", { href: `#/node/${encodeURIComponent(node)}`, "data-focus": `problem ${reason} ${object}` }, object)
     : object;
@@ -96,15 +99,30 @@ function problemItem({ severity, reason, object, message, since, node, volume },
 }
 
 /** @param {Problem} problem */
-function remedyOf({ remedy, runbook }) {
+function remedyOf({ remedy, commands, runbook }) {
   return [
     ...(remedy === undefined ? [] : [element("p", { class: "muted" }, remedy)]),
+    ...commandLines(commands),
     ...(runbook === undefined ? [] : [element("p", { class: "muted" }, "Runbook: ", chapterLink(runbook))]),
   ];
 }
 
+/** Returns commands, each with a button that copies it. @param {readonly string[]} commands */
+export function commandLines(commands) {
+  return commands.map((command) => {
+    const button = element("button", { type: "button", "data-focus": `copy ${command}` }, "Copy");
+    button.addEventListener("click", () => {
+      navigator.clipboard.writeText(command).then(
+        () => (button.textContent = "Copied"),
+        () => (button.textContent = "Copying is not allowed"),
+      );
+    });
+    return element("p", { class: "command" }, element("code", {}, command), button);
+  });
+}
+
 /** Returns a link to a chapter, which the server of the page has, in a tab of its own. @param {string} name */
-function chapterLink(name) {
+export function chapterLink(name) {
   return element("a", { href: `/runbooks/${name}`, target: "_blank" }, name);
 }
 

@@ -9,6 +9,7 @@ import { formatBytes } from "./format.js";
 import { showProblems } from "./problems.js";
 
 /** @typedef {import("../cluster_page.ts").Sent<import("../volume_page.ts").VolumePage>} Volume */
+/** @typedef {import("../cluster_page.ts").Sent<import("../claim_page.ts").ClaimPage>} Claim */
 /** @typedef {Volume["tree"]} TreeNode */
 /** @typedef {Volume["events"][number]} Event */
 /** @typedef {{ title: string, content: unknown, make: () => (Node | string)[] }} Part */
@@ -17,7 +18,23 @@ import { showProblems } from "./problems.js";
 export function showVolume(volume) {
   byId("volume-title").textContent = volume.claim ?? volume.id;
   byId("volume-state").textContent = `${volume.state}, ${formatBytes(volume.size)} on ${volume.node}`;
-  const parts = partsOf(volume);
+  showParts(partsOf(volume));
+}
+
+/** Shows a claim, which may have no volume. @param {string} name as `namespace/name` @param {Claim} claim */
+export function showClaim(name, { state, problems, facts, events, unread }) {
+  byId("volume-title").textContent = name;
+  byId("volume-state").textContent = state;
+  showParts([
+    { title: "What is wrong", content: problems, make: () => problemList(problems) },
+    { title: "Claim", content: facts, make: () => [factList(facts)] },
+    { title: "Events", content: events, make: () => eventList(events) },
+    ...(unread.length === 0 ? [] : [{ title: "Not read", content: unread, make: () => [unread.join("; ")] }]),
+  ]);
+}
+
+/** @param {readonly Part[]} parts */
+function showParts(parts) {
   updateChildren(byId("volume-parts"), parts.map(({ title, content }) => ({ title, content })), {
     key: ({ title }) => title,
     make: ({ title }) => {
