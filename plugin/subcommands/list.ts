@@ -14,7 +14,8 @@ import { type ClusterState, readClusterState } from "../diagnosis/cluster_state.
 import { type GroupView, type NodeView, nodeViews, type PoolView } from "../diagnosis/nodes.ts";
 import { type SnapshotView, snapshotViews, type VolumeView, volumeViews } from "../diagnosis/volumes.ts";
 import { LISTED, type Session } from "../session.ts";
-import { formatAge, formatColumns, sizeText, type TableOptions, withUnread } from "../tables.ts";
+import type { Colours } from "../output.ts";
+import { type Column, formatAge, formatColumns, sizeText, type TableOptions, withUnread } from "../tables.ts";
 
 /** How a list is formatted of which flags select a part. */
 export interface ListOptions extends TableOptions {
@@ -144,8 +145,6 @@ export function nodesTable(nodes: readonly NodeView[], { wide, colours, now }: T
     const lines = node.groups.flatMap((group): Row[] => [{ group }, ...group.pools.map((pool) => ({ pool }))]);
     return lines.length === 0 ? [{ node }] : [{ node, ...lines[0] }, ...lines.slice(1)];
   });
-  const percent = ({ group, pool }: Row) =>
-    group ? `${group.usedPercent}%` : pool?.dataPercent === undefined ? "" : `${pool.dataPercent}%`;
   const table = formatColumns<Row>(
     [
       { title: "NODE", text: ({ node }) => node?.name ?? "" },
@@ -156,22 +155,10 @@ export function nodesTable(nodes: readonly NodeView[], { wide, colours, now }: T
       { title: "FREE", text: ({ group, pool }) => sizeText(group?.free ?? pool?.availableVirtual), right: true },
       { title: "SPARE", text: ({ group }) => group?.spare ? sizeText(group.spare) : "", right: true, wide: true },
       { title: "ERASING", text: ({ group }) => sizeText(group?.erasing), right: true, wide: true },
-      {
-        title: "USED",
-        text: percent,
-        right: true,
-        paint: (text, { pool, group }) => {
-          const used = pool?.dataPercent ?? group?.usedPercent ?? 0;
-          return used >= 95 ? colours.severity("error", text) : used >= 80 ? colours.severity("warning", text) : text;
-        },
-      },
+      usedColumn(({ group, pool }) => group?.usedPercent ?? pool?.dataPercent, { warning: 80, error: 95 }, colours),
       { title: "VOLUMES", text: ({ group }) => group === undefined ? "" : `${group.volumes}`, right: true },
       { title: "PVS", text: (row) => row.group === undefined ? "" : pvsText(row.group), right: true, wide: true },
-      {
-        title: "METADATA",
-        text: ({ pool }) => pool?.metadataPercent === undefined ? "" : `${pool.metadataPercent}%`,
-        ...{ right: true, wide: true },
-      },
+      { title: "METADATA", text: ({ pool }) => percentText(pool?.metadataPercent), right: true, wide: true },
       { title: "OVERCOMMIT", text: ({ pool }) => pool?.overcommit ?? "", right: true, wide: true },
       { title: "ORPHANS", text: ({ node }) => node === undefined ? "" : `${node.orphans}`, right: true, wide: true },
     ],
@@ -195,6 +182,31 @@ function pvsText({ physicalVolumes, missing }: GroupView): string {
   return missing === 0 ? `${physicalVolumes}` : `${physicalVolumes} (${missing} missing)`;
 }
 
+/** Returns the column of used shares, in percent. @param limits from which share on it is a warning, or an error */
+function usedColumn<T>(
+  percentOf: (row: T) => number | undefined,
+  { warning, error = Infinity }: { readonly warning: number; readonly error?: number },
+  colours: Colours,
+): Column<T> {
+  return {
+    title: "USED",
+    text: (row) => percentText(percentOf(row)),
+    right: true,
+    paint: (text, row) => {
+      const used = percentOf(row) ?? 0;
+      return used >= error
+        ? colours.severity("error", text)
+        : used >= warning
+        ? colours.severity("warning", text)
+        : text;
+    },
+  };
+}
+
+function percentText(percent: number | undefined): string {
+  return percent === undefined ? "" : `${percent}%`;
+}
+
 /** Formats the volumes. */
 function volumesTable(volumes: readonly VolumeView[], { wide, colours, now, where = "" }: ListOptions): string {
   if (volumes.length === 0) return `There are no volumes${where}.`;
@@ -204,12 +216,7 @@ function volumesTable(volumes: readonly VolumeView[], { wide, colours, now, wher
       { title: "NODE", text: ({ node }) => node },
       { title: "GROUP", text: ({ group = "" }) => group },
       { title: "SIZE", text: ({ size }) => sizeText(size), right: true },
-      {
-        title: "USED",
-        text: ({ usedPercent }) => usedPercent === undefined ? "" : `${usedPercent}%`,
-        right: true,
-        paint: (text, { usedPercent = 0 }) => usedPercent >= 90 ? colours.severity("warning", text) : text,
-      },
+      usedColumn(({ usedPercent }) => usedPercent, { warning: 90 }, colours),
       { title: "STATE", text: ({ state }) => state, paint: (text) => colours.state(text) },
       { title: "LAYOUT", text: ({ layout }) => layout },
       { title: "CONTENT", text: ({ content }) => content },
@@ -237,12 +244,7 @@ function snapshotsTable(
       { title: "GROUP", text: ({ group = "" }) => group },
       { title: "RESTORESIZE", text: ({ restoreSize }) => sizeText(restoreSize), right: true },
       { title: "COW", text: ({ size }) => sizeText(size), right: true },
-      {
-        title: "USED",
-        text: ({ cowPercent }) => cowPercent === undefined ? "" : `${cowPercent}%`,
-        right: true,
-        paint: (text, { cowPercent = 0 }) => cowPercent >= 80 ? colours.severity("warning", text) : text,
-      },
+      usedColumn(({ cowPercent }) => cowPercent, { warning: 80 }, colours),
       { title: "STATE", text: ({ state }) => state, paint: (text) => colours.state(text) },
       { title: "AGE", text: ({ created }) => formatAge(created, now) },
       { title: "SNAPSHOT", text: ({ id }) => id },

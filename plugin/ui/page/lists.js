@@ -4,9 +4,9 @@
  * @module
  */
 
-import { age, byId, claimLink, element, updateChildren, volumeLink } from "./dom.js";
+import { byId, claimLink, element, updateChildren, volumeLink } from "./dom.js";
 import { formatBytes } from "./format.js";
-import { chapterLink, commandLines } from "./problems.js";
+import { chapterLink, commandLines, durationOf, listItem } from "./problems.js";
 
 /** @typedef {import("../cluster_page.ts").Sent<import("../cluster_page.ts").ClusterSummary>} Cluster */
 /** @typedef {Cluster["waiting"][number]} Claim */
@@ -52,18 +52,15 @@ function show(id, items, key, make) {
 
 /** @param {Claim} claim */
 function waitingItem({ claim, storageClass, size, since, severity, reason, message }) {
-  return element(
-    "li",
-    { class: `problem ${severity}` },
-    element(
-      "p",
-      { class: "head" },
+  return listItem(
+    severity,
+    [
       element("strong", {}, reason),
       " ",
       claimLink(claim),
       element("span", { class: "muted" }, ` ${formatBytes(size)} of class ${storageClass || "(none)"}`),
-      ...(since === undefined ? [] : [element("span", { class: "muted" }, " for ", age(since))]),
-    ),
+      ...durationOf(since),
+    ],
     element("p", {}, message),
   );
 }
@@ -72,18 +69,15 @@ function waitingItem({ claim, storageClass, size, since, severity, reason, messa
 function workItem({ kind, volume, claim, from, to, state, percent, message, since, commands, runbook }) {
   const fill = element("span", { class: "part volume" });
   fill.style.width = `${percent ?? 0}%`;
-  return element(
-    "li",
-    { class: `problem ${state === "Failed" ? "warning" : "info"}` },
-    element(
-      "p",
-      { class: "head" },
+  return listItem(
+    state === "Failed" ? "warning" : "info",
+    [
       element("strong", {}, KINDS[kind]),
       " ",
       volumeLink(volume, claim ?? volume),
       element("span", { class: "muted" }, ` from ${from} to ${to}`),
-      ...(since === undefined ? [] : [element("span", { class: "muted" }, " for ", age(since))]),
-    ),
+      ...durationOf(since),
+    ],
     percent !== undefined && element("div", { class: "bar gauge", "aria-hidden": "true" }, fill),
     element("p", {}, percent === undefined || message.includes("%") ? message : `${percent}%: ${message}`),
     ...commandLines(commands),
@@ -94,17 +88,14 @@ function workItem({ kind, volume, claim, from, to, state, percent, message, sinc
 /** @param {Disk} disk */
 function diskItem({ node, name, path, size, volumeGroup, state, reason, commands }) {
   const facts = [size === undefined ? undefined : formatBytes(size), path, `for volume group ${volumeGroup}`];
-  return element(
-    "li",
-    { class: `problem ${state === "Lost" || state === "Refused" ? "warning" : "info"}` },
-    element(
-      "p",
-      { class: "head" },
+  return listItem(
+    state === "Lost" || state === "Refused" ? "warning" : "info",
+    [
       element("strong", {}, state),
       ` ${name} `,
       element("a", { href: `#/node/${encodeURIComponent(node)}`, "data-focus": `disk ${node} ${name}` }, node),
       element("span", { class: "muted" }, ` ${facts.filter((fact) => fact !== undefined).join(", ")}`),
-    ),
+    ],
     reason !== undefined && element("p", {}, reason),
     ...commandLines(commands),
   );

@@ -8,6 +8,8 @@ import { age, claimLink, disclosure, element, updateChildren, volumeLink } from 
 
 /** @typedef {import("../cluster_page.ts").Sent<import("../cluster_page.ts").ProblemEntry>} Problem */
 
+/** @typedef {import("./dom.js").Child} Child */
+
 /** The words for what a problem is. */
 const SEVERITIES = { error: "Error", warning: "Warning", info: "Note" };
 
@@ -50,15 +52,9 @@ function groupItem({ severity, reason, problems }) {
   }
   const summary = element("summary", {}, "Show ", element("span", { class: "hidden" }, `${reason} `), "each");
   const names = problems.slice(0, MAX_NAMES).map(({ object }) => object).join(", ");
-  return element(
-    "li",
-    { class: `problem ${severity}` },
-    element(
-      "p",
-      { class: "head" },
-      ...titleOf(severity, reason),
-      element("span", { class: "muted" }, ` ${problems.length} times`),
-    ),
+  return listItem(
+    severity,
+    [...titleOf(severity, reason), element("span", { class: "muted" }, ` ${problems.length} times`)],
     element("p", {}, names, problems.length > MAX_NAMES && " …"),
     disclosure(mark, summary, () => {
       const list = element("ul", { class: "plain" });
@@ -88,14 +84,24 @@ function problemItem({ severity, reason, object, message, since, node, volume },
     : node !== undefined
     ? element("a", { href: `#/node/${encodeURIComponent(node)}`, "data-focus": `problem ${reason} ${object}` }, object)
     : object;
-  const time = since === undefined ? [] : [element("span", { class: "muted" }, " for ", age(since))];
-  return element(
-    "li",
-    { class: `problem ${severity}` },
-    element("p", { class: "head" }, ...titleOf(severity, reason), subject, ...time),
-    element("p", {}, message),
-    ...more,
-  );
+  const head = [...titleOf(severity, reason), subject, ...durationOf(since)];
+  return listItem(severity, head, element("p", {}, message), ...more);
+}
+
+/**
+ * Returns an item of a list of problems, or of what waits or is under way.
+ *
+ * @param {Problem["severity"]} severity
+ * @param {readonly Child[]} head
+ * @param {...Child} more what follows the head
+ */
+export function listItem(severity, head, ...more) {
+  return element("li", { class: `problem ${severity}` }, element("p", { class: "head" }, ...head), ...more);
+}
+
+/** Returns the time since a moment, for the head of an item; nothing while it is not known. @param {string | undefined} since */
+export function durationOf(since) {
+  return since === undefined ? [] : [element("span", { class: "muted" }, " for ", age(since))];
 }
 
 /** @param {Problem} problem */
