@@ -429,7 +429,7 @@ function createControllers(parts: ControllerParts): Readonly<Record<GroupName, R
   };
 }
 
-/** Runs controllers until a term ends, anew when definitions are no longer too old: what was refused is tried at once. */
+/** Runs controllers until a term ends, and again when definitions are no longer too old: what was refused is tried at once. */
 async function runAndAgain(run: RunTerm, term: AbortSignal, definitions: Definitions): Promise<void> {
   while (!term.aborted) {
     const upgraded = new AbortController();

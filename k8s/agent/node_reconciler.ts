@@ -287,8 +287,8 @@ export class NodeReconciler {
 }
 
 /**
- * Reports whether a value has all that another one has, and not what that has as `null`. Lists must have the same content, since they are written as a whole. What
- * else only the value has is of others, or of a newer version.
+ * Reports whether a value has all that another one has, and not what that has as `null`. Lists must have the same content,
+ * since they are written as a whole. What else only the value has is of others, or of a newer version.
  */
 function isContained(part: unknown, value: unknown): boolean {
   if (part === undefined) return true;

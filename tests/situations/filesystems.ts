@@ -176,7 +176,7 @@ export const FILESYSTEMS: readonly Situation[] = [
   {
     seen: ["longhorn#8604"],
     happened: "mkfs fails halfway, and half a filesystem is mounted.",
-    here: "The next try makes it anew before the mount.",
+    here: "The next try makes it again before the mount.",
     shown: onMachine(async ({ harness, machine }) => {
       const volumeId = await harness.create();
       machine.fault = ({ program }) => program === "mke2fs" ? failure(1, "mke2fs: Input/output error") : undefined;

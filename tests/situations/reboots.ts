@@ -104,7 +104,7 @@ export const REBOOTS: readonly Situation[] = [
   {
     seen: ["kubernetes#51431"],
     happened: "A node comes back under its name with other disks.",
-    here: "Its volumes are Lost, and none is made anew.",
+    here: "Its volumes are Lost, and none is made again.",
     shown: [
       by("lvm/inventory/clones_test.ts", "a lost volume or snapshot whose whole group is not there says so"),
     ],

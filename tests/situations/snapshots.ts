@@ -143,7 +143,7 @@ export const SNAPSHOTS: readonly Situation[] = [
   {
     seen: ["velero#2653", "velero#7778", "velero#6015"],
     happened: "Objects are restored without their status, and get empty volumes.",
-    here: "Volumes are found by their tags, or Lost; none is made anew.",
+    here: "Volumes are found by their tags, or Lost; none is made again.",
     shown: [
       by("tests/cluster_fake/restored_objects_test.ts", "a restored volume whose LV is away is Lost, gets no new one"),
     ],

@@ -48,7 +48,7 @@ export const VOLUMES: readonly Situation[] = [
   },
   {
     seen: ["cloudnative-pg#7566", "cloudnative-pg#8178", "velero#7223"],
-    happened: "Storage is made anew and empty under a claim that had data.",
+    happened: "Storage is made again, and empty, under a claim that had data.",
     here: "The volume is Lost, and never made again.",
     shown: [by("tests/contract/safety_suite.ts", "is Lost: no new one is created, and nothing is formatted")],
   },
@@ -63,7 +63,7 @@ export const VOLUMES: readonly Situation[] = [
   },
   {
     seen: ["lvm2#50"],
-    happened: "lvcreate does not find its new device, and gives up.",
+    happened: "lvcreate does not find its new device, and fails.",
     here: "The error quotes LVM, and the next call creates the volume.",
     shown: onMachine(async ({ harness, machine }) => {
       const name = "claim";
@@ -92,7 +92,7 @@ export const VOLUMES: readonly Situation[] = [
   },
   {
     seen: ["cloudnative-pg#10985"],
-    happened: "An operator makes a claim anew while the old one is being deleted.",
+    happened: "An operator makes a claim again while the old one is being deleted.",
     here: "The new claim has a volume of its own at once.",
     shown: [by("tests/contract/erasure_suite.ts", "a deleted volume's name can be used again at once")],
   },
