@@ -382,7 +382,7 @@ function registerMetrics(
   metrics.registerLimits(() => machine.limiter.limitedVolumes());
   metrics.registerReadOnlyFilesystems(() => machine.filesystems.list());
   metrics.registerCopies(() =>
-    volumeObjects.list().flatMap((volume) => {
+    volumes().flatMap((volume) => {
       const done = copyProgressOf(volume);
       return done === undefined ? [] : [{ ...named(volume), done }];
     })

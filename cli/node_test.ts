@@ -164,7 +164,7 @@ Deno.test("denolith node: names the lost volumes of its own driver by their clai
     const conditions = [{ ...condition, status: name === "two" ? "True" as const : "False" as const }];
     s.api.put(lvmVolumes, {
       ...{ ...volume, metadata: { ...volume.metadata, annotations } },
-      status: { ...volume.status, conditions },
+      status: { ...volume.status, conditions, ...(driver !== DRIVER && { copy: { copied: "1Gi", total: "1Gi" } }) },
     });
   }
   s.api.put(lvmVolumes, volumeOf("three", DRIVER, "Lost"));
@@ -174,6 +174,7 @@ Deno.test("denolith node: names the lost volumes of its own driver by their clai
   await waitUntil(async () => (await namedBy(s, "denolith_volume_lost")).length === all.length, "the lost volumes");
   assertEquals(await namedBy(s, "denolith_volume_lost"), all);
   assertEquals(await namedBy(s, "denolith_volume_keys_outdated"), [`${claim("one")},reason="KeyChangeFailed"`]);
+  assertEquals(await namedBy(s, "denolith_copy_progress_ratio"), []);
 });
 
 Deno.test("denolith node: names the volumes of its own driver that nobody has been able to use for minutes", async () => {

@@ -146,6 +146,7 @@ export class VolumeReconciler {
         const id = idOf(object);
         await volumes.requireUnmounted(id); // without the lock, which would delay the unmount
         await locks.run("deletion", [volumeLock(id)], () => volumes.delete(id));
+        this.#usedPercents.delete(id); // kubelet may have asked after the unmount
       },
       isRemovable: (object, groups) => volumes.isDeletable(groups, idOf(object)),
       toLostStatus: lostStatus,

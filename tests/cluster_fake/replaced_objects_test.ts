@@ -89,6 +89,23 @@ Deno.test("an agent does not record the failure of a volume in another object of
   await cluster.objects.waitFor(volumeIdOf("pvc-1"), (now) => now?.status?.state === "Ready", { timeoutMs: 10_000 });
 });
 
+Deno.test("an agent does not report how full an earlier volume of the name was", async () => {
+  await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) });
+  const { volumes, node } = cluster.agent("node-1");
+  const { id } = await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  const reported = async () => {
+    await node.refresh();
+    await cluster.waitUntilIdle("node-1", id);
+    return onlyObject(cluster).status?.usedPercent;
+  };
+  // kubelet's last question may be answered after the volume was unmounted
+  volumes.recordUsage(id, { filesystem: { bytes: { total: 100n, used: 42n, available: 58n } } });
+  assertEquals(await reported(), 42);
+  await cluster.volumes.delete(id);
+  await cluster.volumes.create(request("pvc-1"), ANYWHERE);
+  assertEquals(await reported(), undefined);
+});
+
 Deno.test("a request deletes no volume of another driver that has its name, not even one that failed", async () => {
   await using cluster = await FakeCluster.start({ "node-1": machineWith({ data: 1n << 30n }) }, { waitMs: 200 });
   const name = volumeIdOf("pvc-1");
