@@ -12,6 +12,7 @@ import { DEFINITIONS_CONDITION } from "../../k8s/client/definitions.ts";
 import type { LvmNode, NodeDisk, NodeThinPool, NodeVolumeGroup } from "../../k8s/api/lvm_objects.ts";
 import type { Node } from "../../k8s/api/objects.ts";
 import { defined } from "../../base/defined.ts";
+import { shellWord } from "../../base/text_table.ts";
 import { isNodeReady } from "../../k8s/api/pods.ts";
 import { formatBytes } from "../../base/size.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
@@ -185,7 +186,9 @@ export function orphanViews({ lvmNodes }: Pick<ClusterState, "lvmNodes">): Orpha
 /** Returns what to do about a full volume group. @param disk one that nobody uses, and that a rule proposes for it */
 function fullRemedy(node: string, disk: NodeDisk | undefined): string {
   if (disk === undefined) return "Add a disk, or delete claims.";
-  return `Add the disk that nobody uses (\`kubectl denolith disks --accept ${disk.name} --node ${node}\`), or delete claims.`;
+  return `Add the disk that nobody uses (\`kubectl denolith disks --accept ${
+    shellWord(disk.name)
+  } --node ${node}\`), or delete claims.`;
 }
 
 /** The reasons of conditions of a node by which volumes are in danger. */

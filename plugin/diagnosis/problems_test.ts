@@ -322,7 +322,8 @@ Deno.test("readClaimState() finds the agents of a move that are away, and the vo
   );
   assertEquals(
     problem?.remedy,
-    "The volume is on node b, and that of claim wal of the pod on node a. Move one of them: kubectl denolith move wal --to b",
+    "The volume is on node b, and that of claim wal of the pod on node a. Move one of them: " +
+      "kubectl denolith move wal --namespace ns --to b",
   );
 });
 

@@ -168,7 +168,7 @@ function podProblems(state: ClaimState): Problem[] {
 }
 
 /** Returns why pods have no node: the volume is on one node, and all of its pods run there. */
-function schedulingProblems({ pods, podEvents, nodeName, node, otherClaims }: ClaimState): Problem[] {
+function schedulingProblems({ key, pods, podEvents, nodeName, node, otherClaims }: ClaimState): Problem[] {
   const waiting = pods.filter(isUnscheduled).slice(0, MAX_PODS);
   const isCordoned = node?.spec?.unschedulable === true;
   return waiting.flatMap((pod): Problem[] => {
@@ -182,7 +182,9 @@ function schedulingProblems({ pods, podEvents, nodeName, node, otherClaims }: Cl
         ? "The volume is on one node, and the pod can only run there."
         : elsewhere !== undefined
         ? `The volume is on node ${nodeName}, and that of claim ${elsewhere.claim} of the pod on node ` +
-          `${elsewhere.nodeName}. Move one of them: \`kubectl denolith move ${elsewhere.claim} --to ${nodeName}\``
+          `${elsewhere.nodeName}. Move one of them: \`kubectl denolith move ${elsewhere.claim} --namespace ${
+            key.split("/")[0]
+          } --to ${nodeName}\``
         : isCordoned
         ? `The volume is on node ${nodeName}, which is cordoned: \`kubectl uncordon ${nodeName}\``
         : `The volume is on node ${nodeName}, and the pod can only run there. See what keeps it from there: taints, ` +

@@ -7,6 +7,7 @@
 import { messageOf } from "../../base/error.ts";
 import { ClusterChanges, clusterPage } from "../ui/cluster_page.ts";
 import { type ClaimMessage, claimPage } from "../ui/claim_page.ts";
+import type { CommandTarget } from "../ui/commands.ts";
 import { type Follow, type PageSource, servePage } from "../ui/server.ts";
 import { summaryPath, usageInSummary, type VolumeMessage, volumePage, type VolumeUsage } from "../ui/volume_page.ts";
 import { lvmSnapshots, lvmVolumes } from "../../k8s/api/lvm_objects.ts";
@@ -15,6 +16,7 @@ import { ApiError } from "../../k8s/client/client.ts";
 import { EvidenceReader, readClaimState } from "../diagnosis/claim_state.ts";
 import { readClusterState } from "../diagnosis/cluster_state.ts";
 import { type VolumeView, volumeViews } from "../diagnosis/volumes.ts";
+import { CLUSTER_FLAGS } from "../plugin_flags.ts";
 import { LISTED, type Session, showWhenChanged, type Watched } from "../session.ts";
 
 /** Serves the page until Ctrl-C. @returns 0 @throws {ApiError} when the cluster does not answer */
@@ -38,14 +40,21 @@ export async function serveUi(session: Session): Promise<number> {
   return 0;
 }
 
+/** Returns what the commands on the page are for: what this one is for. */
+function targetOf({ driver, flags: { kubeconfig }, subject: { context } }: Session): CommandTarget {
+  const isDefault = driver === CLUSTER_FLAGS["driver-name"].default();
+  return { context, kubeconfig, driver: isDefault ? undefined : driver };
+}
+
 function followCluster(session: Session): Follow {
-  const { client, driver, subject: { context } } = session;
+  const { client, driver } = session;
   const { definitions } = client;
+  const target = targetOf(session);
   return async (send, signal) => {
     const changes = new ClusterChanges();
     const read = async (now: Date) =>
       changes.next(
-        clusterPage(await readClusterState(client, driver, now, { withWork: true, definitions }), context),
+        clusterPage(await readClusterState(client, driver, now, { withWork: true, definitions }), target),
         now,
       );
     await follow(session, { read, send, signal, watched: () => LISTED });
@@ -53,11 +62,12 @@ function followCluster(session: Session): Follow {
 }
 
 function followClaim(session: Session, at: { readonly namespace: string; readonly name: string }): Follow {
-  const { client, driver, subject: { context } } = session;
+  const { client, driver } = session;
+  const target = targetOf(session);
   const read = async (now: Date): Promise<ClaimMessage> => {
     const state = await readClaimState(client, { driver, ...at, now });
     const isGone = state.claim === undefined && state.volume === undefined && state.persistentVolume === undefined;
-    return { read: now.toISOString(), ...(!isGone && { claim: claimPage(state, context) }) };
+    return { read: now.toISOString(), ...(!isGone && { claim: claimPage(state, target) }) };
   };
   return (send, signal) => follow(session, { read, send, signal, watched: () => watchedOfClaim(at) });
 }
@@ -114,7 +124,7 @@ function named(name: string): { fieldSelector: string } {
 }
 
 async function readVolume(session: Session, id: string, now: Date): Promise<VolumeMessage> {
-  const { client, driver, subject: { context } } = session;
+  const { client, driver } = session;
   const state = await readClusterState(client, driver, now);
   const view = volumeViews(state).find((volume) => volume.id === id);
   if (view === undefined) return { read: now.toISOString() };
@@ -129,7 +139,7 @@ async function readVolume(session: Session, id: string, now: Date): Promise<Volu
   const claim = ofClaim?.volume?.metadata.name === id ? ofClaim : undefined; // a later claim may have the same name
   const object = state.volumes.find(({ metadata }) => metadata.name === id);
   const about = claim ? [] : await new EvidenceReader(client).eventsAbout("LVMVolume", object);
-  const volume = volumePage(id, { state, claim, events: about, usage, unread, context });
+  const volume = volumePage(id, { state, claim, events: about, usage, unread, target: targetOf(session) });
   return { read: now.toISOString(), ...(volume && { volume }) };
 }
 

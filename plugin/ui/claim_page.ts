@@ -7,7 +7,7 @@
 import type { ClaimState } from "../diagnosis/claim_state.ts";
 import type { Problem } from "../problem.ts";
 import { explainClaim, type WhyAnswer } from "../diagnosis/why.ts";
-import { commandsFor } from "./commands.ts";
+import { commandsFor, type CommandTarget } from "./commands.ts";
 import { eventEntries, type EventEntry } from "./volume_page.ts";
 
 /** A claim. */
@@ -24,12 +24,12 @@ export interface ClaimMessage {
 }
 
 /** Returns what the page shows of a claim. */
-export function claimPage(state: ClaimState, context: string): ClaimPage {
+export function claimPage(state: ClaimState, target: CommandTarget): ClaimPage {
   const answer = explainClaim(state);
   const { claimEvents, podEvents, volumeEvents, nodeName: node } = state;
   return {
     ...answer,
-    problems: answer.problems.map((one) => ({ ...one, commands: commandsFor(one, { context, node }) })),
+    problems: answer.problems.map((one) => ({ ...one, commands: commandsFor(one, { ...target, node }) })),
     events: eventEntries([...claimEvents, ...podEvents, ...volumeEvents]),
   };
 }

@@ -4,12 +4,13 @@
  * @module
  */
 
+import { shellWord } from "../../base/text_table.ts";
 import { layoutOfSpec } from "../../k8s/api/volume_mapping.ts";
 import type { LvmNode, LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import { quantityToBytes } from "../../k8s/api/quantity.ts";
 import type { ClusterState } from "../diagnosis/cluster_state.ts";
 import { type DiskState, type DiskView, diskViews } from "../diagnosis/disk_views.ts";
-import { commandsFor, inContext } from "./commands.ts";
+import { commandsFor, type CommandTarget, inCluster } from "./commands.ts";
 import { type NamespaceUse, namespaceUses } from "./namespaces.ts";
 import { underWay, type Work } from "./under_way.ts";
 import { type WaitingClaim, waitingClaims } from "./waiting_claims.ts";
@@ -113,13 +114,13 @@ export interface ClusterPage {
 }
 
 /** Returns what the page shows of a cluster. Two states that differ in nothing but their time give the same. */
-export function clusterPage(state: ClusterState, context: string): ClusterPage {
+export function clusterPage(state: ClusterState, target: CommandTarget): ClusterPage {
   const { nodes: views, problems: found, ...overview } = overviewOf(state);
   const [volumes, snapshots] = [volumeViews(state), snapshotViews(state)];
   const subjects = subjectsOf(volumes, snapshots);
   const problems = found.map((problem): ProblemEntry => {
     const subject = subjectOf(problem, subjects);
-    return { ...problem, ...subject, commands: commandsFor(problem, { context, node: subject.node }) };
+    return { ...problem, ...subject, commands: commandsFor(problem, { ...target, node: subject.node }) };
   });
   const known = new Set(views.map(({ name }) => name));
   const withoutAgent = new Set(volumes.map(({ node }) => node).filter((node) => !known.has(node)));
@@ -151,13 +152,13 @@ export function clusterPage(state: ClusterState, context: string): ClusterPage {
     }),
   );
   const largestNode = [...nodes.values()].reduce((max, { size }) => size > max ? size : max, 0n);
-  const summary = { ...overview, context, nodes: views.length, largestNode, problems };
+  const summary = { ...overview, context: target.context, nodes: views.length, largestNode, problems };
   return {
     cluster: {
       ...summary,
       waiting: waitingClaims(state),
-      underWay: underWay(state, context),
-      disks: diskEntries(state, context),
+      underWay: underWay(state, volumes, target),
+      disks: diskEntries(state, target),
       namespaces: namespaceUses(volumes),
     },
     nodes,
@@ -167,11 +168,11 @@ export function clusterPage(state: ClusterState, context: string): ClusterPage {
 /** The states of disks about which there is something to do, or to wait for. */
 const OPEN_DISKS: readonly DiskState[] = ["Proposed", "Accepted", "Taking", "Refused", "Lost"];
 
-function diskEntries({ lvmNodes }: ClusterState, context: string): DiskEntry[] {
+function diskEntries({ lvmNodes }: ClusterState, target: CommandTarget): DiskEntry[] {
   return diskViews(lvmNodes).filter(({ state }) => OPEN_DISKS.includes(state)).map((disk): DiskEntry => {
     const command = disk.state === "Proposed" ? "accept" : disk.state === "Refused" ? "withdraw" : undefined;
-    const line = `kubectl denolith disks --${command} ${disk.name} --node ${disk.node}`;
-    return { ...disk, commands: command === undefined ? [] : [inContext(line, context)] };
+    const line = `kubectl denolith disks --${command} ${shellWord(disk.name)} --node ${disk.node}`;
+    return { ...disk, commands: command === undefined ? [] : [inCluster(line, target)] };
   });
 }
 

@@ -59,7 +59,7 @@ const state = (more: Partial<ClusterState>) => clusterState({ now: NOW, ...more 
 
 /** Returns the page of a node. */
 function pageOf(name: string, of: ClusterState): NodePage {
-  return clusterPage(of, "ctx").nodes.get(name)!;
+  return clusterPage(of, { context: "ctx" }).nodes.get(name)!;
 }
 
 /** Returns segments in short: kind, name and size in GiB. */
@@ -109,17 +109,22 @@ Deno.test("clusterPage(): the summary has what is erased, disks with the command
   });
   const accepted = { name: "refused", volumeGroup: "data", state: "Refused" as const, message: "it has a filesystem" };
   const lvmNode = node("n1", group("data", { erasing: { volumes: 1, space: "20Gi" } }));
-  Object.assign(lvmNode.status!, { disks: [disk("nvme-1", true), disk("used", false)], acceptedDisks: [accepted] });
+  Object.assign(lvmNode.status!, {
+    disks: [disk("nvme-1", true), disk("used", false), disk("x;reboot", true)],
+    acceptedDisks: [accepted],
+  });
   const claimed = (name: string, claim: string) => ({
     ...volume(name),
     metadata: { name, annotations: { [CLAIM_ANNOTATION]: claim } },
   });
   const volumes = [claimed("v1", "shop/a"), claimed("v2", "shop/b"), claimed("v3", "data/a"), volume("v4")];
-  const { cluster } = clusterPage(state({ lvmNodes: [lvmNode], volumes }), "prod");
+  const { cluster } = clusterPage(state({ lvmNodes: [lvmNode], volumes }), { context: "prod" });
   assertEquals(cluster.erasing, 20n * GiB);
   assertEquals(cluster.disks.map(({ name, state, commands }) => [name, state, commands]), [
     ["nvme-1", "Proposed", ["kubectl denolith disks --accept nvme-1 --node n1 --context prod"]],
     ["refused", "Refused", ["kubectl denolith disks --withdraw refused --node n1 --context prod"]],
+    // the API server takes any name that an agent reports
+    ["x;reboot", "Proposed", ["kubectl denolith disks --accept 'x;reboot' --node n1 --context prod"]],
   ]);
   assertEquals(cluster.namespaces, [
     { namespace: "shop", volumes: 2, size: 20n * GiB },
@@ -129,7 +134,9 @@ Deno.test("clusterPage(): the summary has what is erased, disks with the command
 });
 
 Deno.test("clusterPage(): a problem has commands for the cluster of the page", () => {
-  const { cluster } = clusterPage(state({ lvmNodes: [node("n1", group("data", { writeable: false }))] }), "prod");
+  const { cluster } = clusterPage(state({ lvmNodes: [node("n1", group("data", { writeable: false }))] }), {
+    context: "prod",
+  });
   assertEquals(cluster.problems.map(({ remedy, commands }) => [remedy, commands]), [
     ["See kubectl denolith doctor n1.", [
       "kubectl denolith doctor n1 --context prod",
@@ -169,7 +176,7 @@ Deno.test("clusterPage(): problems lead to their nodes and volumes, which have t
         volume("v2", { spec: { nodeName: "gone" } }),
       ],
     }),
-    "ctx",
+    { context: "ctx" },
   );
   assertEquals(page.cluster.problems.map(({ reason, node, volume }) => [reason, node, volume]), [
     ["NodeWithoutAgent", "gone", undefined],
@@ -193,7 +200,7 @@ Deno.test("clusterPage(): twenty thousand volumes with a problem each take less 
   );
   const large = state({ lvmNodes: names.map((name) => node(name, group("data"))), volumes });
   const before = cpuMs();
-  const { cluster, nodes } = clusterPage(large, "ctx");
+  const { cluster, nodes } = clusterPage(large, { context: "ctx" });
   const ms = cpuMs() - before;
   assertEquals([cluster.problems.length, nodes.get("n7")!.volumes[3]!.severity], [volumes.length, "error"]);
   assert(ms < 3_000, `${ms} ms`);
@@ -202,7 +209,7 @@ Deno.test("clusterPage(): twenty thousand volumes with a problem each take less 
 Deno.test("ClusterChanges: sends everything first, then what has changed, and what is gone", () => {
   const changes = new ClusterChanges();
   const next = (of: ClusterState, now = NOW) => {
-    const { whole, cluster, nodes } = changes.next(clusterPage({ ...of, now }, "ctx"), now);
+    const { whole, cluster, nodes } = changes.next(clusterPage({ ...of, now }, { context: "ctx" }), now);
     return [
       whole,
       cluster !== undefined,
@@ -277,7 +284,7 @@ Deno.test("volumePage(): a volume without a claim has its facts, its limits and 
     })],
   });
   const events = [event("Old", "2026-01-01T00:00:00Z"), event("New", "2026-01-02T00:00:00Z")];
-  const page = volumePage("v1", { state: of, events, context: "", usage: "not known" })!;
+  const page = volumePage("v1", { state: of, events, target: { context: "" }, usage: "not known" })!;
   assertEquals(Object.fromEntries(page.facts), {
     ...{ Node: "n1", Volume: "v1 (Ready)", "Volume group": "data", Layout: "raid5 with 2 stripes of 64Ki" },
     ...{ Images: "3, each on a physical volume of its own", Filesystem: "ext4", Discard: "fstrim each 24h" },
@@ -288,5 +295,5 @@ Deno.test("volumePage(): a volume without a claim has its facts, its limits and 
     "New LVMVolume/v1",
     "Old LVMVolume/v1",
   ]);
-  assertEquals(volumePage("v2", { state: of, context: "", usage: "" }), undefined);
+  assertEquals(volumePage("v2", { state: of, target: { context: "" }, usage: "" }), undefined);
 });

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { commandsFor, inContext } from "./commands.ts";
+import { commandsFor, inCluster } from "./commands.ts";
 
 Deno.test("commandsFor() has the commands of the remedy with names in place of words, and the one that explains the object", () => {
   const of = (object: string, commands: readonly string[], node?: string) =>
@@ -15,6 +15,8 @@ Deno.test("commandsFor() has the commands of the remedy with names in place of w
   assertEquals(of("lvmvolume/v1-a", [doctor, "kubectl denolith disks --withdraw DISK"]), [
     "kubectl denolith why lvmvolume/v1-a",
   ]);
+  const accept = "kubectl denolith disks --accept ata-TOSHIBA-TR200 --node n1";
+  assertEquals(of("node/n1", [accept]), [accept, "kubectl denolith why node/n1"]);
   assertEquals(of("pod/shop/web-0", []), ["kubectl denolith why pod/web-0 --namespace shop"]);
   assertEquals(of("volumesnapshot/shop/cut", []), ["kubectl denolith why volumesnapshot/cut --namespace shop"]);
   assertEquals(of("lease/lvm-denolith-dev", ["kubectl get leases"]), ["kubectl get leases"]);
@@ -25,8 +27,22 @@ Deno.test("commandsFor() names a command once", () => {
   assertEquals(commandsFor({ object: "claim/shop/db", commands }, { context: "" }), commands);
 });
 
-Deno.test("inContext() names the cluster of the page, as one word of a shell", () => {
-  assertEquals(inContext("kubectl get pods", ""), "kubectl get pods");
-  assertEquals(inContext("kubectl get pods", "admin@prod:6443"), "kubectl get pods --context admin@prod:6443");
-  assertEquals(inContext("kubectl get pods", "it's; rm"), "kubectl get pods --context 'it'\\''s; rm'");
+Deno.test("commandsFor() has names of others as words of a shell", () => {
+  assertEquals(commandsFor({ object: "claim/shop/$(rm)", commands: [] }, { context: "" }), [
+    "kubectl denolith why '$(rm)' --namespace shop",
+  ]);
+});
+
+Deno.test("inCluster() names the cluster and the driver of the page, each as one word of a shell", () => {
+  const pods = "kubectl get pods";
+  assertEquals(inCluster(pods, { context: "" }), pods);
+  assertEquals(inCluster(pods, { context: "admin@prod:6443" }), `${pods} --context admin@prod:6443`);
+  assertEquals(inCluster(pods, { context: "it's; rm" }), `${pods} --context 'it'\\''s; rm'`);
+  const other = { context: "prod", kubeconfig: "/my files/config", driver: "lvm.example.com" };
+  const flags = "--context prod --kubeconfig '/my files/config'";
+  assertEquals(inCluster(pods, other), `${pods} ${flags}`);
+  assertEquals(
+    inCluster("kubectl denolith orphans", other),
+    `kubectl denolith orphans ${flags} --driver-name lvm.example.com`,
+  );
 });

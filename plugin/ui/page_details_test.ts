@@ -40,12 +40,12 @@ function snapshot(name: string, sourceVolume: string): LvmSnapshot {
 
 Deno.test("clusterPage(): the bars have the scale of the largest node, wherever it is in the list", () => {
   const lvmNodes = [node("n1", "50Gi", "1Gi"), node("n2", "100Gi", "1Gi"), node("n3", "20Gi", "1Gi")];
-  assertEquals(clusterPage(state({ lvmNodes }), "ctx").cluster.largestNode, 100n * GiB);
+  assertEquals(clusterPage(state({ lvmNodes }), { context: "ctx" }).cluster.largestNode, 100n * GiB);
 });
 
 Deno.test("clusterPage(): a group that its volumes fill has no other segments", () => {
   const volumes = [volume({ state: "Ready", volumeGroup: "data", size: "10Gi" })];
-  const { nodes } = clusterPage(state({ lvmNodes: [node("n1", "10Gi", "0")], volumes }), "ctx");
+  const { nodes } = clusterPage(state({ lvmNodes: [node("n1", "10Gi", "0")], volumes }), { context: "ctx" });
   assertEquals(nodes.get("n1")!.groups[0]!.segments.map(({ kind }) => kind), ["volume"]);
 });
 
@@ -55,7 +55,12 @@ Deno.test("volumePage(): a volume without a status has the problems of its own s
     snapshots: [snapshot("s1", "v1"), snapshot("s2", "v2")],
     unread: ["nodes: x"],
   });
-  const page = volumePage("v1", { state: of, context: "", usage: "not known", unread: ["events: x", "nodes: x"] })!;
+  const page = volumePage("v1", {
+    state: of,
+    target: { context: "" },
+    usage: "not known",
+    unread: ["events: x", "nodes: x"],
+  })!;
   assertEquals(page.problems.map(({ object }) => object), ["lvmsnapshot/s1"]);
   assertEquals(page.unread, ["events: x", "nodes: x"]);
   const labels = page.facts.map(([label]) => label);
@@ -72,7 +77,7 @@ Deno.test("volumePage(): an event counts as often as its series, and may be abou
   const page = volumePage("v1", {
     state: state({ volumes: [volume({})] }),
     events: events as never,
-    context: "",
+    target: { context: "" },
     usage: "",
   })!;
   assertEquals(page.events.map(({ count, object }) => [count, object]), [[7, "/"], [2, "/"], [1, "/"]]);

@@ -12,10 +12,10 @@ import type { LvmImport } from "../../k8s/handover/imports.ts";
 import { moveProgressText } from "../../k8s/handover/move_status.ts";
 import { type LvmMove, moveUidOf } from "../../k8s/handover/moves.ts";
 import type { ClusterState } from "../diagnosis/cluster_state.ts";
-import { type VolumeView, volumeViews } from "../diagnosis/volumes.ts";
+import type { VolumeView } from "../diagnosis/volumes.ts";
 import { importProgressText } from "../import/text.ts";
 import { compareText } from "../problem.ts";
-import { inContext } from "./commands.ts";
+import { type CommandTarget, inCluster } from "./commands.ts";
 
 /** Something that is under way. */
 export interface Work {
@@ -41,13 +41,13 @@ export interface Work {
   readonly runbook?: string;
 }
 
-/** Returns what is under way, in the order of its claims. */
-export function underWay(state: ClusterState, context: string): Work[] {
-  const views = new Map(volumeViews(state).map((view) => [view.id, view]));
+/** Returns what is under way, in the order of its claims. @param volumes those of the state */
+export function underWay(state: ClusterState, volumes: readonly VolumeView[], target: CommandTarget): Work[] {
+  const views = new Map(volumes.map((view) => [view.id, view]));
   const { moves = [], imports = [] } = state.work ?? {};
   return [
-    ...moves.filter(({ status }) => status?.state !== "Complete").map((move) => moveWork(move, context)),
-    ...imports.filter((one) => !isFinished(one)).map((one) => importWork(one, context)),
+    ...moves.filter(({ status }) => status?.state !== "Complete").map((move) => moveWork(move, target)),
+    ...imports.filter((one) => !isFinished(one)).map((one) => importWork(one, target)),
     // that of a move is part of the move
     ...state.volumes.filter((volume) => moveUidOf(volume) === undefined)
       .flatMap((volume) => copyWork(volume, views.get(volume.metadata.name))),
@@ -58,7 +58,7 @@ function claimOf({ claim: { namespace, name } }: LvmMove["spec"] | LvmImport["sp
   return { claim: `${namespace}/${name}`, arguments: `${name} --namespace ${namespace}` };
 }
 
-function moveWork(move: LvmMove, context: string): Work {
+function moveWork(move: LvmMove, target: CommandTarget): Work {
   const { metadata: { name, creationTimestamp }, spec, status = {} } = move;
   const { state = "Pending", copy, removing, message } = status;
   const { claim, arguments: args } = claimOf(spec);
@@ -71,12 +71,12 @@ function moveWork(move: LvmMove, context: string): Work {
     ...{ kind: "move", volume: name, claim, from: spec.sourceNode, to: spec.targetNode, state },
     ...defined({ percent: state === "Copying" ? copy?.percent : undefined, since: creationTimestamp }),
     message: state === "Failed" ? message ?? "" : moveProgressText(move),
-    commands: command === undefined ? [] : [inContext(command, context)],
+    commands: command === undefined ? [] : [inCluster(command, target)],
     runbook: "move/when-it-does-not-go-on",
   };
 }
 
-function importWork(one: LvmImport, context: string): Work {
+function importWork(one: LvmImport, target: CommandTarget): Work {
   const { metadata: { name, creationTimestamp }, spec, status = {} } = one;
   const { claim, arguments: args } = claimOf(spec);
   const { state = "Pending", finishing } = status;
@@ -85,7 +85,7 @@ function importWork(one: LvmImport, context: string): Work {
     ...{ kind: "import", volume: name, claim, from: spec.from, to: spec.volume.nodeName, state },
     ...defined({ since: creationTimestamp }),
     message: importProgressText(one),
-    commands: flags.map((flag) => inContext(`kubectl denolith import ${args} ${flag}`, context)),
+    commands: flags.map((flag) => inCluster(`kubectl denolith import ${args} ${flag}`, target)),
     runbook: "import/when-it-does-not-go-on",
   };
 }

@@ -3,6 +3,7 @@ import { CLAIM_ANNOTATION, type LvmVolume } from "../../k8s/api/lvm_objects.ts";
 import type { LvmImport, LvmImportStatus } from "../../k8s/handover/imports.ts";
 import type { LvmMove, LvmMoveStatus } from "../../k8s/handover/moves.ts";
 import { clusterState } from "../../tests/fake/cluster/cluster_states.ts";
+import { volumeViews } from "../diagnosis/volumes.ts";
 import { underWay, type Work } from "./under_way.ts";
 
 const NOW = new Date("2026-05-01T12:00:00Z");
@@ -22,7 +23,8 @@ function work(
   { moves = [], imports = [], volumes = [] }: { moves?: LvmMove[]; imports?: LvmImport[]; volumes?: object[] },
 ): Work[] {
   const own = { claims: [], claimEvents: [], storageClasses: [], moves, imports };
-  return underWay(clusterState({ now: NOW, work: own, volumes: volumes as LvmVolume[] }), "prod");
+  const state = clusterState({ now: NOW, work: own, volumes: volumes as LvmVolume[] });
+  return underWay(state, volumeViews(state), { context: "prod" });
 }
 
 Deno.test("underWay(): a move has its nodes, its progress, and the command that undoes it while that is possible", () => {

@@ -14,7 +14,7 @@ import { compareProblems, compareText, conditionOf, type Problem } from "../prob
 import { snapshotProblems, volumeProblems, type VolumeView, volumeViews } from "../diagnosis/volumes.ts";
 import { explainClaim, type WhyAnswer } from "../diagnosis/why.ts";
 import { describeLayout, isRedundant, requiredPvCount } from "../../lvm/model/layout.ts";
-import { commandsFor } from "./commands.ts";
+import { commandsFor, type CommandTarget } from "./commands.ts";
 import { familyTree, type TreeNode } from "./family_tree.ts";
 
 /** What a volume is shown from. */
@@ -29,8 +29,8 @@ export interface VolumeEvidence {
   readonly usage: VolumeUsage | string;
   /** What else could not be read, with the cause. */
   readonly unread?: readonly string[];
-  /** The context of the kubeconfig. */
-  readonly context: string;
+  /** What commands are for. */
+  readonly target: CommandTarget;
 }
 
 /** An event. */
@@ -66,7 +66,7 @@ const MAX_EVENTS = 50;
 /** Returns what the page shows of a volume; `undefined` when there is none with this id. */
 export function volumePage(
   id: string,
-  { state, claim, events = [], usage, unread = [], context }: VolumeEvidence,
+  { state, claim, events = [], usage, unread = [], target }: VolumeEvidence,
 ): VolumePage | undefined {
   const view = volumeViews(state).find((one) => one.id === id);
   const volume = state.volumes.find(({ metadata }) => metadata.name === id);
@@ -83,7 +83,7 @@ export function volumePage(
       ...volumeProblems(volume, `lvmvolume/${id}`).filter((problem) => !isExplained(problem)),
       ...state.snapshots.filter(({ spec }) => spec.sourceVolume === id)
         .flatMap((snapshot) => snapshotProblems(snapshot, `lvmsnapshot/${snapshot.metadata.name}`)),
-    ].sort(compareProblems).map((one) => ({ ...one, commands: commandsFor(one, { context, node: view.node }) })),
+    ].sort(compareProblems).map((one) => ({ ...one, commands: commandsFor(one, { ...target, node: view.node }) })),
     facts: [...why?.facts ?? ownerFacts(view), ...storageFacts(volume, view)],
     ...{ usage, limits: volume.spec.ioLimits ?? {}, tree: familyTree(view, state), events: eventEntries(all) },
     unread: [...new Set([...state.unread, ...unread, ...why?.unread ?? []])].sort(),

@@ -36,9 +36,9 @@ function reasons(claim: Partial<ClaimState>): string[] {
     ...{ driver: DRIVER, now: NOW, key: "shop/db", volume, claimEvents: [], pods: [], podEvents: [], volumeEvents: [] },
     ...{ agentLeases: [], capacities: [], lvmNodes: [], absentAgents: [], otherClaims: [], unread: [], ...claim },
   };
-  return volumePage("v1-1", { state, claim: evidence, context: "", usage: "not known" })!.problems.map(({ reason }) =>
-    reason
-  );
+  return volumePage("v1-1", { state, claim: evidence, target: { context: "" }, usage: "not known" })!.problems.map((
+    { reason },
+  ) => reason);
 }
 
 Deno.test("volumePage(): a Lost volume is Lost, also when its claim is gone", () => {
@@ -47,7 +47,7 @@ Deno.test("volumePage(): a Lost volume is Lost, also when its claim is gone", ()
 
 Deno.test("volumePage() and claimPage(): problems have commands for the cluster of the page", () => {
   const state = clusterState({ now: NOW, volumes: [lostVolume()] });
-  const { problems } = volumePage("v1-1", { state, usage: "not known", context: "prod" })!;
+  const { problems } = volumePage("v1-1", { state, usage: "not known", target: { context: "prod" } })!;
   assertEquals(problems.map(({ commands }) => commands), [["kubectl denolith why lvmvolume/v1-1 --context prod"]]);
   const claim = { metadata: { name: "db", namespace: "shop" }, status: { phase: "Pending" } };
   const events = [{ metadata: { name: "e" }, reason: "ProvisioningFailed", message: "no [VolumeGroupUnresponsive]" }];
@@ -74,7 +74,7 @@ Deno.test("volumePage() and claimPage(): problems have commands for the cluster 
       },
       storageClass: { metadata: { name: "fast" }, provisioner: DRIVER },
     } as unknown as ClaimState,
-    "prod",
+    { context: "prod" },
   );
   assertEquals([page.state, page.events.map(({ reason }) => reason)], ["Pending", ["ProvisioningFailed"]]);
   assertEquals(page.problems[0]!.commands, [

@@ -7,12 +7,12 @@
 
 import { defined } from "../../base/defined.ts";
 import { CLAIM_ANNOTATION, type LvmVolume } from "../../k8s/api/lvm_objects.ts";
-import type { Event, PersistentVolumeClaim, StorageClass } from "../../k8s/api/objects.ts";
+import { type Event, events, type PersistentVolumeClaim, type StorageClass } from "../../k8s/api/objects.ts";
 import { classNameOf, waitsForConsumer } from "../../k8s/provisioner/claim.ts";
 import { requestedBytes } from "../diagnosis/claim_state.ts";
 import type { ClusterState } from "../diagnosis/cluster_state.ts";
 import { eventProblem, lastEvent, messageProblem, timeOfEvent } from "../diagnosis/evidence.ts";
-import { compareProblems, compareText, type Problem, problem } from "../problem.ts";
+import { compareProblems, compareText, isUnread, type Problem, problem } from "../problem.ts";
 
 /** A claim that waits. */
 export interface WaitingClaim extends Problem {
@@ -24,7 +24,7 @@ export interface WaitingClaim extends Problem {
 }
 
 /** Returns the claims that wait, the worst first. */
-export function waitingClaims({ work, volumes }: ClusterState): WaitingClaim[] {
+export function waitingClaims({ work, volumes, unread }: ClusterState): WaitingClaim[] {
   if (work === undefined) return [];
   const { claims, claimEvents, storageClasses } = work;
   const classes = new Map(storageClasses.map((one) => [one.metadata.name, one]));
@@ -44,6 +44,7 @@ export function waitingClaims({ work, volumes }: ClusterState): WaitingClaim[] {
         !involvedObject?.uid || involvedObject.uid === uid
       ),
       volume: volumeOf.get(key),
+      areEventsRead: !isUnread({ unread }, events.plural),
     };
     return {
       ...reasonOf(claim, `claim/${key}`, evidence),
@@ -58,12 +59,13 @@ interface ClaimEvidence {
   readonly storageClass: StorageClass | undefined;
   readonly events: readonly Event[];
   readonly volume: LvmVolume | undefined;
+  readonly areEventsRead: boolean;
 }
 
 function reasonOf(
   claim: PersistentVolumeClaim,
   object: string,
-  { storageClass, events, volume }: ClaimEvidence,
+  { storageClass, events, volume, areEventsRead }: ClaimEvidence,
 ): Problem {
   const failed = lastEvent(events, "ProvisioningFailed");
   if (failed !== undefined) return eventProblem(failed, { chapter: "pending", object });
@@ -81,6 +83,7 @@ function reasonOf(
     const message = said?.message ?? "its class waits for the first pod that uses the claim";
     return problem("info", "WaitsForConsumer", object, { message, ...about });
   }
-  const message = said?.message ?? "the controller has not said anything of the claim yet";
+  const message = said?.message ??
+    (areEventsRead ? "the controller has not said anything of the claim yet" : "the events of claims are not read");
   return problem("info", "Provisioning", object, { message, ...about });
 }

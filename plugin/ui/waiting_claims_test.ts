@@ -31,10 +31,14 @@ function event(name: string, reason: string, message: string, more: object = {})
 }
 
 /** Returns why claims wait, in short. */
-function reasons(work: Partial<ClusterWork>, volumes: readonly object[] = []): (readonly string[])[] {
+function reasons(
+  work: Partial<ClusterWork>,
+  volumes: readonly object[] = [],
+  unread: readonly string[] = [],
+): (readonly string[])[] {
   const storageClasses = [storageClass("now", "Immediate"), storageClass("later", "WaitForFirstConsumer")];
   const all = { claims: [], claimEvents: [], storageClasses, moves: [], imports: [], ...work };
-  const state = clusterState({ driver: "d", now: NOW, volumes: volumes as LvmVolume[], work: all });
+  const state = clusterState({ driver: "d", now: NOW, volumes: volumes as LvmVolume[], work: all, unread });
   return waitingClaims(state).map(({ claim, severity, reason, message }) => [claim, severity, reason, message]);
 }
 
@@ -53,6 +57,12 @@ Deno.test("waitingClaims(): what the controller said last is the reason, but not
     ["shop/a", "error", "NoSpace", "not enough free space in data"],
     ["shop/b", "info", "Provisioning", "the controller has not said anything of the claim yet"],
     ["shop/c", "info", "Provisioning", "the driver is creating a volume"],
+  ]);
+});
+
+Deno.test("waitingClaims(): whoever may not read events is not told that there are none", () => {
+  assertEquals(reasons({ claims: [claim("a")] }, [], ["events: Forbidden"]), [
+    ["shop/a", "info", "Provisioning", "the events of claims are not read"],
   ]);
 });
 

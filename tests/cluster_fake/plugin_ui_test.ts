@@ -21,7 +21,7 @@ import { pluginOver } from "../fake/cluster/plugin_run.ts";
 import { machineWith, MiB, request } from "../fake/cluster/volume_cluster.ts";
 
 /** Starts two nodes with a volume, and the page of them, as a person may who only reads. */
-async function setUp() {
+async function setUp(flags: readonly string[] = []) {
   const machines = { n1: machineWith({ data: 1024n * MiB }), n2: machineWith({ data: 512n * MiB }) };
   const cluster = await FakeCluster.start(machines);
   const { id } = await cluster.volumes.create(request("one"), { preferred: ["n1"] });
@@ -29,7 +29,7 @@ async function setUp() {
   const end = new AbortController();
   const printed = Promise.withResolvers<string>();
   const plugin = pluginOver(cluster.api, { role: "viewer" });
-  const running = plugin(["ui"], { signal: end.signal, onPrint: printed.resolve });
+  const running = plugin(["ui", ...flags], { signal: end.signal, onPrint: printed.resolve });
   const text = await printed.promise;
   const address = new URL(/http:\S+/.exec(text)![0]);
   const opened = await fetch(address, { redirect: "manual" });
@@ -127,7 +127,7 @@ Deno.test("kubectl denolith ui: a volume without a claim has the events about it
 });
 
 Deno.test("kubectl denolith ui: claims that wait are in the cluster, and one has the whole answer of why, until it is gone", async () => {
-  await using s = await setUp();
+  await using s = await setUp(["--kubeconfig", "/etc/lab"]);
   const provisioner = { "volume.kubernetes.io/storage-provisioner": DRIVER };
   const metadata = { name: "big", namespace: "shop", annotations: provisioner };
   s.cluster.api.put(persistentVolumeClaims, {
@@ -144,7 +144,8 @@ Deno.test("kubectl denolith ui: claims that wait are in the cluster, and one has
   await using stream = await s.open<Sent<ClaimMessage>>("/live/claims/shop/big");
   const { claim } = await stream.next();
   assertEquals([claim?.object, claim?.state], ["claim/shop/big", "Pending"]);
-  assert(claim!.problems.every(({ commands }) => commands.some((command) => command.endsWith("--context fake"))));
+  const target = "--context fake --kubeconfig /etc/lab";
+  assert(claim!.problems.every(({ commands }) => commands.some((command) => command.endsWith(target))));
   await using none = await s.open<Sent<ClaimMessage>>("/live/claims/shop/none");
   assertEquals(Object.keys(await none.next()), ["read"]);
 });
