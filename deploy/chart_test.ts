@@ -202,6 +202,8 @@ Deno.test.each([
   [{ storageClasses: [{ name: "a", labels: { "helm.sh/chart": "x" } }] }, ".storageClasses[].labels"],
   [{ commonLabels: { "example.com/team": 1 } }, ".commonLabels.example.com/team"],
   [{ node: { serviceAccount: { name: "Nobody" } } }, ".node.serviceAccount.name"],
+  [{ crds: { annotations: { "helm.sh/resource-policy": "delete" } } }, ".crds.annotations"],
+  [{ crds: { annotations: { "lvm.denolith.dev/schema-version": "9" } } }, ".crds.annotations"],
 ])("the schema refuses %j", (values: Values, where: string) => {
   assertEquals(violations(values, schema), [where]);
 });
@@ -381,14 +383,17 @@ Deno.test("all objects and pods have the recommended labels and the common ones,
 });
 
 Deno.test("accounts that others create have the rights, and the agents' one only over objects of its node", () => {
-  const serviceAccount = { create: false, name: "theirs" };
-  const rendering = { ...OTHER, values: { node: { serviceAccount }, controller: { serviceAccount } } };
+  const accountOf = (name: string) => ({ serviceAccount: { create: false, name } });
+  const rendering = { ...OTHER, values: { node: accountOf("theirs"), controller: accountOf("theirs-too") } };
   const objects = objectsOf(rendering);
   assertEquals(objects.filter(({ kind }) => kind === "ServiceAccount"), []);
   const bindings = objects.filter(({ kind }) => /RoleBinding$/.test(kind));
   assert(bindings.length >= 6);
-  for (const { subjects } of bindings) assertEquals(subjects.map(({ name }: { name: string }) => name), ["theirs"]);
-  assertEquals(pods(rendering).map(({ serviceAccountName }) => serviceAccountName), ["theirs", "theirs"]);
+  for (const { metadata, subjects } of bindings) {
+    const names = /controller/.test(metadata.name) ? ["theirs-too"] : ["theirs"];
+    assertEquals(subjects.map(({ name }: { name: string }) => name), names, metadata.name);
+  }
+  assertEquals(pods(rendering).map(({ serviceAccountName }) => serviceAccountName), ["theirs-too", "theirs"]);
   const { spec } = object(rendering, "ValidatingAdmissionPolicy", "denolith-node");
   assertMatch(spec.matchConditions[0].expression, /'system:serviceaccount:storage:theirs'/);
 });

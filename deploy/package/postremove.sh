@@ -4,6 +4,6 @@ set -e
 case $1 in
 remove | 0)
   rm -rf "${DPKG_ROOT:-}/var/cache/denolith"
-  [ ! -d /run/systemd/system ] || systemctl daemon-reload
+  [ ! -d /run/systemd/system ] || systemctl daemon-reload || true
   ;;
 esac

@@ -26,7 +26,8 @@ export const REPOSITORIES = { image: "denolith", chart: "charts/denolith" } as c
 /** Flags that name addresses, by what they name. */
 const FLAGS = { registry: "registry", home: "home", downloads: "downloads", docsUrl: "docs-url" } as const;
 
-const WEB = /^https?:\/\/\S*[^\s/]$/;
+/** Addresses that shells and templates take as they are, and that the name of a file can follow. */
+const WEB = /^https?:\/\/[\w.~:@%+/-]*[\w.~:@%+-]$/;
 
 const FORMS: Readonly<Record<keyof Addresses, readonly [RegExp, string]>> = {
   registry: [/^[a-z0-9.-]+(?::\d+)?(?:\/[a-z0-9._-]+)*$/, "a registry, such as registry.example/team"],

@@ -1,5 +1,6 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertThrows } from "@std/assert";
 import manifest from "../../deno.json" with { type: "json" };
+import { UsageError } from "../tool.ts";
 import { parseAddresses } from "./addresses.ts";
 
 Deno.test("parseAddresses() takes files and documents where GitHub has them, unless it is told where", () => {
@@ -16,3 +17,12 @@ Deno.test("parseAddresses() takes files and documents where GitHub has them, unl
     ...{ home, downloads: others.downloads, docsUrl: others["docs-url"] },
   });
 });
+
+Deno.test.each(["$(id)", "`id`", "a;id", "$&", "{{fail}}", "a?b", "a#b", "a/"])(
+  "parseAddresses() refuses what a shell, a template or a file's name behind it would change: %s",
+  (end: string) => {
+    for (const flag of ["home", "downloads", "docs-url"]) {
+      assertThrows(() => parseAddresses({ [flag]: `https://git.example/${end}` }), UsageError, `--${flag}`);
+    }
+  },
+);

@@ -29,13 +29,21 @@ export const OFFLINE_FILES = {
 const NOT_OFFLINE =
   /^(?:denolith-.*-(?:linux-.*|share\.tar\.gz|offline\.tar)|index\.yaml|krew\.yaml|README\.md|icon\.svg)$/;
 
+/** Returns the guide. Without a registry, there are no manifests, and the chart does not name the image's digest. */
+export function offlineGuide({ registry }: Addresses, image: string): string {
+  const values = registry === undefined
+    ? { IMAGE: `docker.io/library/${REPOSITORIES.image}`, FLAGS: ` --set image.digest=${image},image.pullPolicy=Never` }
+    : { IMAGE: `${registry}/${REPOSITORIES.image}`, FLAGS: "" };
+  const text = registry === undefined ? guide.replace(/^.*`install\.yaml`.*\n\n?/gm, "") : guide;
+  return fillPlaceholders("offline.md", text, { VERSION: version, ...values });
+}
+
 /** Writes the documents, the guide, and the script that publishes: parts of the release that have checksums. */
-export async function writeOfflineParts({ registry }: Addresses, temp: string, folder: string): Promise<void> {
-  const image = registry === undefined ? "denolith" : `${registry}/${REPOSITORIES.image}`;
-  await Deno.writeTextFile(
-    join(folder, OFFLINE_FILES.guide),
-    fillPlaceholders("offline.md", guide, { VERSION: version, IMAGE: image }),
-  );
+export async function writeOfflineParts(
+  { addresses, image, temp }: { readonly addresses: Addresses; readonly image: string; readonly temp: string },
+  folder: string,
+): Promise<void> {
+  await Deno.writeTextFile(join(folder, OFFLINE_FILES.guide), offlineGuide(addresses, image));
   await Deno.copyFile(join(ROOT, "deploy/release/publish.sh"), join(folder, OFFLINE_FILES.script));
   await Deno.chmod(join(folder, OFFLINE_FILES.script), 0o755); // whatever the umask
   const files = await run("list the documents", "git", [

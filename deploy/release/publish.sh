@@ -15,9 +15,27 @@ tag() {
   sed -n 's/.*"org.opencontainers.image.ref.name":"\([^"]*\)".*/\1/p' "$folder/$1/index.json"
 }
 
-push() {
-  skopeo copy --all "$@" "oci:$folder/$layout:$(tag "$layout")" "docker://$registry/$repository:$(tag "$layout")"
+# The name of a layout's only entry, as skopeo takes it.
+name() {
+  echo "oci:$folder/$1:$(tag "$1")"
 }
+
+push() {
+  skopeo copy --all "$@" "$(name "$layout")" "docker://$registry/$repository:$(tag "$layout")"
+}
+
+# The digest of a part. SHA256SUMS covers it, but not the layouts.
+digest() {
+  sed -n "s/.*\"$1\": \"\(.*\)\".*/\1/p" "$folder/digests.json"
+}
+
+# skopeo checks all that a layout's entry names, but not the entry.
+for part in image chart; do
+  if [ "sha256:$(skopeo inspect --raw "$(name $part)" | sha256sum)" != "$(digest $part)  -" ]; then
+    echo "publish.sh: $folder/$part is not that of digests.json" >&2
+    exit 1
+  fi
+done
 
 for part in image chart; do
   repository=denolith
@@ -25,5 +43,5 @@ for part in image chart; do
   for layout in $part $part.sig $part.att; do
     [ ! -e "$folder/$layout" ] || push --quiet "$@"
   done
-  echo "$registry/$repository:$(tag $part)@$(sed -n "s/.*\"$part\": \"\(.*\)\".*/\1/p" "$folder/digests.json")"
+  echo "$registry/$repository:$(tag $part)@$(digest $part)"
 done

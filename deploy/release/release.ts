@@ -121,7 +121,7 @@ export async function makeRelease(options: ReleaseOptions): Promise<ReleaseDiges
     };
     const digests = { image, chart: await writeChart(options, facts, { parts, whole }) };
     await writeTexts(options, image, whole);
-    await writeOfflineParts(options.addresses, parts, whole);
+    await writeOfflineParts({ addresses: options.addresses, image, temp: parts }, whole);
     await Deno.writeTextFile(join(whole, RELEASE_FILES.digests), JSON.stringify(digests, null, 2) + "\n");
     const files = await sumsOfFiles(whole);
     const sums = files.map(({ name, digest }) => `${digest.sha256}  ${name}\n`).join("");

@@ -120,8 +120,10 @@ export class Definitions {
         for (const listener of this.#listeners) listener(outdated);
       }
       using woken = eitherSignal(end, this.#changed.signal);
-      if (this.#unread.size === 0 && outdated === undefined) await waitForAbort(woken.signal);
-      else await sleep(this.#clock, backoffMs(RECHECK, turns, this.#clock), woken.signal);
+      if (this.#unread.size === 0 && outdated === undefined) {
+        await waitForAbort(woken.signal);
+        turns = 0;
+      } else await sleep(this.#clock, backoffMs(RECHECK, turns, this.#clock), woken.signal);
     }
   }
 

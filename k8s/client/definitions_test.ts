@@ -117,6 +117,22 @@ Deno.test("definitions that stay too old are read less and less often", async ()
   }
 });
 
+Deno.test("the delays begin anew after definitions were current, however often they were read", async () => {
+  await using s = harness();
+  s.start();
+  await waitUntil(() => s.reads() === DEFINITIONS.length, "the first reading");
+  for (let ends = 1; ends <= 6; ends++) {
+    s.definitions.onWatchEnd(lvmVolumes);
+    await waitUntil(() => s.reads() === DEFINITIONS.length + ends, "a reading");
+    await flushPromises();
+  }
+  s.api.faults.refuse = { status: 500, times: 1 };
+  s.definitions.onWatchEnd(lvmVolumes);
+  await waitUntil(() => s.clock.pendingTimers > 0 && s.api.faults.refuse.times === 0, "the failure");
+  await waitUntil(() => s.clock.pendingTimers === 1, "the wait after it");
+  assertEquals(s.clock.msUntilNextTimer, 7_500);
+});
+
 Deno.test("a definition is read again when a watch of its kind ends, as after a change of its schema", async () => {
   await using s = harness();
   s.start();

@@ -133,6 +133,8 @@ Deno.test("a release is published, installed and verified with the tools of othe
       assertStringIncludes(await helm("show", "readme", pulled), `helm install denolith oci://${repositories.chart} `);
       const refused = ["template", "denolith", pulled, "--set", "image.repository=denolith"];
       await assertRejects(() => helm(...refused), Error, "The image has no registry to be pulled from");
+      const shared = ["template", "denolith", pulled, "--set", "node.serviceAccount.name=denolith-controller"];
+      await assertRejects(() => helm(...shared), Error, "Agents and controller have the same account");
     },
   );
 
