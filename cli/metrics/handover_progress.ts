@@ -7,7 +7,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { isSameContent } from "../../k8s/api/object_status.ts";
 import type { Informer } from "../../k8s/runtime/informer.ts";
-import { type Handover, isFinished } from "../../k8s/handover/handover.ts";
+import { type Handover, type HandoverStatus, isFinished } from "../../k8s/handover/handover.ts";
+import type { LvmMoveStatus } from "../../k8s/handover/moves.ts";
 
 /** A handover that is not finished. */
 export interface UnfinishedHandover {
@@ -54,13 +55,14 @@ export class HandoverProgress<H extends Handover> {
   }
 }
 
-/** Reports whether a handover got further, or somebody asks for something else. Only its message says why it does not. */
+/**
+ * Reports whether a handover got further, or somebody asks for something else. Its message, and the last error of its copy, say
+ * why it does not.
+ */
 function hasProgressed<H extends Handover>(before: H, now: H): boolean {
-  const of = ({ metadata, spec, status }: H) => [
-    metadata.uid,
-    metadata.deletionTimestamp,
-    spec,
-    { ...status, message: undefined },
-  ];
+  const of = ({ metadata: { uid, deletionTimestamp }, spec, status }: H) => {
+    const { message: _, copy, ...rest }: HandoverStatus & Pick<LvmMoveStatus, "copy"> = status ?? {};
+    return [uid, deletionTimestamp, spec, rest, { ...copy, lastError: undefined }];
+  };
   return !isSameContent(of(before), of(now));
 }

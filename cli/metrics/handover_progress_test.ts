@@ -30,6 +30,8 @@ Deno.test("HandoverProgress: a move got further when more than its message chang
   assertEquals(after60s({ state: "Copying", message: "waits for the agent" }), [["Copying", 60]]);
   assertEquals(after60s({ state: "Copying", message: "waits", copy: { copied: "1Gi" } }), [["Copying", 180]]);
   assertEquals(after60s({ state: "Copying", copy: { copied: "1Gi" } }), [["Copying", 180]]);
+  assertEquals(after60s({ state: "Copying", copy: { copied: "1Gi", lastError: "no route" } }), [["Copying", 180]]);
+  assertEquals(after60s({ state: "Copying", copy: { copied: "1Gi", lastError: "timed out" } }), [["Copying", 180]]);
   assertEquals(after60s({ state: "Complete" }), []);
 });
 
