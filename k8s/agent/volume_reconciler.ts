@@ -260,8 +260,9 @@ export class VolumeReconciler {
       }
       this.#reconciler.requireToBeCreated(object);
       if (hasCurrentError(object)) return { nothingToDo: "it failed, and its spec has not changed" };
-      const { source } = volumeRequestOf(object, parseGroups);
-      if (object.spec.copy !== undefined) this.#requireNoOlderLv(groups, source);
+      if (object.spec.copy !== undefined) {
+        this.#requireNoOlderLv(groups, volumeRequestOf(object, parseGroups).source);
+      }
       return void await this.#createNew(object, id, groups);
     }
     const { volume } = found;
