@@ -120,7 +120,7 @@ export async function startDriver({ withFailures = true } = {}): Promise<DriverH
     });
     await waitUntil(() => api.objects(lvmSnapshots)[0]?.status?.state === "Ready", "the snapshot");
   }
-  api.put(lvmVolumes, copyOfAnotherDriver());
+  api.put(lvmVolumes, failedCopy());
   putUnusableVolume(api);
   putStuckMove(api);
   putStuckImport(api);
@@ -187,14 +187,12 @@ function touched() {
   return { metadata: { annotations: { "example.com/touched": crypto.randomUUID() } } };
 }
 
-/** Returns an LVMVolume of another driver on the node that is being copied: nobody finishes it. */
-function copyOfAnotherDriver() {
-  const spec = { driverName: "other.example.com", requestName: "copy", nodeName: NODE, size: "64Mi" };
-  return {
-    metadata: { name: volumeIdOf("copy") },
-    spec: spec as LvmVolume["spec"],
-    status: { state: "Pending" as const, copy: { copied: "16Mi", total: "64Mi" } },
-  };
+/** Returns an LVMVolume whose copy has failed halfway: nobody finishes it. */
+function failedCopy() {
+  const { metadata, spec } = volumeOn(NODE, "copy", { status: { state: "Failed" } });
+  const error = { code: "NoSpace" as const, message: "the node has no space for it" };
+  const copy = { copied: "16Mi", total: "64Mi" };
+  return { metadata, spec, status: { state: "Failed" as const, observedGeneration: 1, error, copy } };
 }
 
 /** Creates an LVMVolume whose LV is missing, that is held for a move, and whose keys could not be changed. */
